@@ -7,6 +7,7 @@ broker stops. `protocol/amqp/connection.py` handles what a client sends.
 from __future__ import annotations
 
 import asyncio
+import functools
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,8 @@ class AmqpClients:
         self._idle_timeout_ms = settings.idle_timeout_ms
         self._limits = settings.limits
         self._core = core
+        self.touch = core.turns.touch
+        """Flushes a transport at the end of the next turn. See `TransportOwner`."""
         self._access = access
         self._sources = sources
         self._container_id = f"peeklock-{sources.new_uuid().hex[:12]}"
@@ -109,7 +112,7 @@ class AmqpClients:
         connection = Connection(
             ConnectionServices(
                 enter=self._core.enter,
-                touch=lambda: self._core.turns.touch(transport),
+                touch=functools.partial(self._core.turns.touch, transport),
                 wake_at=lambda at_ms: transport.check_authorization_in(
                     at_ms - self._access.now_ms()
                 ),
@@ -133,10 +136,6 @@ class AmqpClients:
         return connection
 
     # --- open connections -------------------------------------------------------------------
-
-    def touch(self, transport: AmqpTransport) -> None:
-        """Flushes this transport at the end of the next turn."""
-        self._core.turns.touch(transport)
 
     def note_bytes_read(self, transport: AmqpTransport, size_bytes: int) -> bool:
         """Counts bytes that were read. Returns True if the transport must pause reading."""

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 COMMIT_SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 COMMIT_RECORDS_BUCKETS = (1, 2, 5, 10, 25, 50, 100, 250, 1000)
 
+COUNTED_TOGETHER = 256
+"""So many commits are added to the histograms at once."""
+
 SLICE_S = 0.005
 """After so long, a scrape lets the event loop serve others."""
 
@@ -75,14 +78,25 @@ class Metrics:
         self._commit_records = Histogram(
             "peeklock_commit_records", "Records in one commit.", COMMIT_RECORDS_BUCKETS
         )
+        self._commits: list[tuple[float, int]] = []
+        """Seconds and records of the last commits, which are not in the histograms yet."""
         self._inline_commits = 0
         self.event_loop_lag_seconds = 0.0
 
     def committed(self, seconds: float, records: int, *, inline: bool) -> None:
         """Records the duration and the size of a commit, and which thread made it."""
         self._inline_commits += inline
-        self._commit_seconds.observe(seconds)
-        self._commit_records.observe(records)
+        self._commits.append((seconds, records))
+        if len(self._commits) >= COUNTED_TOGETHER:
+            self._count_commits()
+
+    def _count_commits(self) -> None:
+        """Adds commits to the histograms. A message that comes alone has a commit of its own, and does not wait for
+        this."""
+        for seconds, records in self._commits:
+            self._commit_seconds.observe(seconds)
+            self._commit_records.observe(records)
+        self._commits.clear()
 
     async def render(self) -> tuple[bytes, str]:
         """Returns the metrics as text, and its content type.
@@ -103,6 +117,7 @@ class Metrics:
         parts: list[bytes] = []
         for family in (*of_entities.families(), *self._of_broker()):
             parts += family.content()
+        self._count_commits()
         parts += [*self._commit_seconds.content(), *self._commit_records.content()]
         for family in process_families():
             parts += family.content()

@@ -271,7 +271,8 @@ class Committer:
         started_s = self._stopwatch_s()
         self._store.commit(batch.records)
         seconds = self._stopwatch_s() - started_s
-        self._policy.note(seconds, inline=True)
+        if self._thread is not None:
+            self._policy.note(seconds, inline=True)
         self._observe(seconds, len(batch.records), inline=True)
 
     async def _commit_in_thread(self, batch: Turn) -> None:

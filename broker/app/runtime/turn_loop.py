@@ -263,7 +263,11 @@ class TurnLoop:
                 active: dict[Namespace, None] = {}
                 began_s = self._stopwatch_s()
                 self._submit_turn(self._turn(active, began_s))
-                if self._may_continue_unfinished and self._has_time_for_parts(began_s):
+                if (
+                    self._unfinished
+                    and self._may_continue_unfinished
+                    and self._has_time_for_parts(began_s)
+                ):
                     self._submit_parts(active)
                 self._set_timer(active)
             except Exception as error:
@@ -271,19 +275,22 @@ class TurnLoop:
                 log.exception("turn.failed")
                 self._failed(error)
                 return
-            if self._inbox or (self._may_continue_unfinished and not self._store_is_loaded):
+            if self._inbox or (
+                self._unfinished and self._may_continue_unfinished and not self._store_is_loaded
+            ):
                 self._schedule()
-        self._flush()
+        if self._touched:
+            self._flush()
 
     def _turn(self, active: dict[Namespace, None], began_s: float) -> Turn:
         """Runs commands. Adds the namespaces in which some ran."""
         ends_s = began_s + TURN_S
         now_ms = self._clock.now_ms()
         turn = Turn()
-        inbox, held = self._inbox, self.held.by_namespace
+        inbox, held, namespaces = self._inbox, self.held.by_namespace, self._namespaces
         while inbox:
             namespace, command = inbox.popleft()
-            if not self._is_current(namespace):
+            if namespaces.get(namespace.name) is not namespace:  # see `_is_current`
                 refuse(command, "The broker started again; try again at once.")
                 continue
             if held and self.held.takes(namespace, command):
@@ -305,10 +312,8 @@ class TurnLoop:
 
     @property
     def _may_continue_unfinished(self) -> bool:
-        """Whether there are unfinished commands and their last large part is durable. A second one in the store
-        would only delay the commits of other clients."""
-        if not self._unfinished:
-            return False
+        """Whether the last large part of unfinished commands is durable. A second one in the store would only delay the
+        commits of other clients."""
         return self._committer is None or self._committer.has_released(self._part_turns)
 
     def _has_time_for_parts(self, began_s: float) -> bool:

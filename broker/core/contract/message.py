@@ -162,6 +162,9 @@ class Contents(NamedTuple):
 
 def contents_of(messages: Sequence[Message]) -> Contents:
     """Returns the contents of messages."""
+    if len(messages) == 1:
+        only = messages[0]
+        return Contents([only.delivery_count], [only.changes], [only.body], [only.annotations])
     return Contents(
         [message.delivery_count for message in messages],
         [message.changes for message in messages],

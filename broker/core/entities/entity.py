@@ -59,6 +59,7 @@ class Entity:
 
     __slots__ = (
         "_idle_at_ms",
+        "_is_send_disabled",
         "_present_since_ms",
         "accessed_time_ms",
         "azure_message_max_bytes",
@@ -162,6 +163,7 @@ class Entity:
     def redefine(self, definition: EntityDefinition, now_ms: int) -> None:
         """Change the definition. The change applies at once, also to attached links."""
         self.definition = definition
+        self._is_send_disabled = definition.status in _NO_SENDING
         self.updated_time_ms = now_ms
         limits = self.context.limits
         self.max_message_bytes = (
@@ -267,7 +269,7 @@ class Entity:
             raise EntityNotFound(self.path)
         if self.context.sends_refused is not None:
             raise self.context.sends_refused
-        if self.definition.status in _NO_SENDING:
+        if self._is_send_disabled:
             raise EntityDisabled(self.path)
 
     def check_is_sendable(self) -> None:
@@ -281,12 +283,12 @@ class Entity:
         if self.definition.status in _NO_RECEIVING:
             raise EntityDisabled(self.path)
 
-    def has_room_for(self, sizes: list[int], largest: int) -> bool:
-        """Returns whether there is room for messages of these sizes."""
+    def has_room_for(self, size_bytes: int, largest: int) -> bool:
+        """Returns whether there is room for messages that have this size together, and of which one is the largest."""
         if largest > self.max_message_bytes:
             return False
         return not self.max_size_bytes or (
-            self.usage.size_bytes + sum(sizes) <= self.max_size_bytes
+            self.usage.size_bytes + size_bytes <= self.max_size_bytes
         )
 
     def size_error(self, size: int, already_bytes: int) -> BrokerError | None:

@@ -108,8 +108,13 @@ class Payloads:
 
     def release(self, messages: Sequence[Message]) -> list[int]:
         """Messages are deleted. Returns the payload ids that no message refers to any more."""
-        self.resident_bytes -= sum([m.size for m in messages if m.body is not None])
-        unreferenced = [message.payload_id for message in messages]
+        unreferenced = []
+        resident_bytes = 0
+        for message in messages:
+            unreferenced.append(message.payload_id)
+            if message.body is not None:
+                resident_bytes += message.size
+        self.resident_bytes -= resident_bytes
         if self.references:
             unreferenced = [one for one in unreferenced if self._is_last_reference(one)]
         if self._awaited:

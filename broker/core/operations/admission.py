@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.core.entities.entity import Entity
     from broker.core.queues.namespace_context import NamespaceContext
 
+_ACCEPTED = Outcome.ACCEPTED
 _NO_REFUSALS: Mapping[int, BrokerError] = {}
 
 
@@ -36,11 +37,14 @@ class Admission:
 
     def refusals(self, entity: Entity, messages: Sequence[Message]) -> Mapping[int, BrokerError]:
         """Returns the errors of messages that cannot be accepted, by position."""
-        sizes = [message.size for message in messages]
-        if not sizes:
+        if len(messages) == 1:
+            largest = size_bytes = messages[0].size
+        elif messages:
+            sizes = [message.size for message in messages]
+            largest, size_bytes = max(sizes), sum(sizes)
+        else:
             return _NO_REFUSALS
-        largest = max(sizes)
-        fit = entity.has_room_for(sizes, largest)
+        fit = entity.has_room_for(size_bytes, largest)
         if largest > entity.azure_message_max_bytes and fit:
             self._note_large_messages(entity, messages, largest)
         if fit and entity.is_plain:
@@ -88,7 +92,7 @@ class Admission:
     def accept(self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Accept new messages that passed `refusals`."""
         entity.record_access(now_ms)
-        turn.count(entity.main.counts, Outcome.ACCEPTED, len(messages))
+        turn.count(entity.main.counts, _ACCEPTED, len(messages))
         if entity.duplicates is not None:
             messages = self._without_duplicates(entity, messages, now_ms, turn)
         if messages:

@@ -75,9 +75,12 @@ class SendHandler:
         except BrokerError as error:
             self._refuse(command, handles, error, turn)
             return
-        answered = [handle for handle in handles if handle is not None]
-        if answered:
-            turn.effects.append(SendAccepted(command.peer, answered))
+        if len(handles) != 1:
+            handles = [handle for handle in handles if handle is not None]
+        elif handles[0] is None:
+            return
+        if handles:
+            turn.effects.append(SendAccepted(command.peer, handles))
 
     def send_batch(self, command: SendBatch, now_ms: int, turn: Turn) -> None:
         """Accept all messages or none."""

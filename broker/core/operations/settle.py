@@ -186,4 +186,6 @@ def _separate(
 
 def _answered(handles: Sequence[object]) -> list[object]:
     """Returns the handles of deliveries that expect an answer."""
+    if len(handles) == 1:
+        return [] if handles[0] is None else list(handles)
     return [handle for handle in handles if handle is not None]

@@ -49,7 +49,7 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
             expiring.append(message)
         message_id += 1
         number += 1
-    sizes = [message.size for message in messages]
+    sizes = [messages[0].size] if count == 1 else [message.size for message in messages]
     size_bytes = sum(sizes)
     queue.context.payloads.add_bodies(size_bytes)
     _enter(queue, first_number, messages, size_bytes, expiring, scheduled, now_ms)
@@ -238,9 +238,15 @@ def _sent(
     """Returns the record of new messages that differ only in header, size, session and payload. All have
     their bodies."""
     first = messages[0]
-    session_ids = [message.session_id for message in messages]
-    annotations = [message.annotations for message in messages]
     count = len(messages)
+    if count == 1:
+        headers, session_ids = [first.header], [first.session_id]
+        bodies, annotations = [first.body], [first.annotations]
+    else:
+        headers = [message.header for message in messages]
+        session_ids = [message.session_id for message in messages]
+        bodies = [message.body for message in messages]
+        annotations = [message.annotations for message in messages]
     return MessagesStored(
         SentRows(
             first_id,
@@ -251,13 +257,13 @@ def _sent(
             first.enqueued_time_ms,
             first.time_to_live_ms,
             first.expires_at_ms,
-            [message.header for message in messages],
+            headers,
             sizes,
             None if session_ids.count(None) == count else session_ids,
         ),
         SentPayloads(
             first_id,
-            [message.body for message in messages],  # type: ignore[misc]
+            bodies,  # type: ignore[arg-type]
             None if annotations.count(b"") == count else annotations,
         ),
     )

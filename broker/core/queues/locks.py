@@ -27,6 +27,7 @@ message. If it sent the end of the session lock, the .NET SDK would forget the t
 at that time, even if the session lock was renewed."""
 
 _COMPACT_FROM = 16
+_MESSAGE_LOCK = Due.MESSAGE_LOCK
 
 
 class LockGroup:
@@ -72,10 +73,10 @@ class Locks(dict[bytes, "Message"]):
             message.lock_token = token
             message.locked_until_ms = until_ms
             message.lock_group = group
-        self.update(zip(tokens, messages, strict=True))
+            self[token] = message
         holder.lock_groups[group] = None
         if expire:
-            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, (group,))
+            self._context.deadlines.add(_MESSAGE_LOCK, until_ms, (group,))
         return tokens
 
     def messages(self, tokens: Iterable[bytes]) -> list[Message]:
@@ -101,7 +102,7 @@ class Locks(dict[bytes, "Message"]):
                 message.locked_until_ms = until_ms
                 message.lock_group = group
             holder.lock_groups[group] = None
-            self._context.deadlines.add(Due.MESSAGE_LOCK, until_ms, (group,))
+            self._context.deadlines.add(_MESSAGE_LOCK, until_ms, (group,))
 
     def end(self, tokens: Iterable[bytes]) -> list[Message]:
         """Unlock messages and return them. Each token must be locked."""
@@ -114,6 +115,14 @@ class Locks(dict[bytes, "Message"]):
         """Unlock messages and return them. Returns None and unlocks nothing if a token is not locked or
         comes twice."""
         pop = self.pop
+        if len(tokens) == 1:
+            only = pop(tokens[0], None)
+            if only is None:
+                return None
+            group = only.lock_group
+            only.lock_token = only.lock_group = None
+            self._leave(group, 1)
+            return [only]
         found = [pop(token, None) for token in tokens]
         messages = [message for message in found if message is not None]
         if len(messages) < len(tokens):
@@ -138,7 +147,7 @@ class Locks(dict[bytes, "Message"]):
         """Remove so many messages from a group, and the group if it is empty."""
         if isinstance(group, LockGroup) and group.leave(count):
             del group.holder.lock_groups[group]
-            self._context.deadlines.discard(Due.MESSAGE_LOCK, group.until_ms, (group,))
+            self._context.deadlines.discard(_MESSAGE_LOCK, group.until_ms, (group,))
 
 
 def group_of(message: Message) -> LockGroup:

@@ -40,6 +40,7 @@ DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
 
 _ACTIVE = MessageState.ACTIVE
+_DELIVERED = Outcome.DELIVERED
 
 
 class Queue:
@@ -212,7 +213,7 @@ class Queue:
         else:
             self.delete(messages, turn)
             turn.effects.append(Deliver(receiver.peer, messages, [None] * len(messages)))
-        turn.count(self.counts, Outcome.DELIVERED, len(messages))
+        turn.count(self.counts, _DELIVERED, len(messages))
         if self.context.history is not None:
             self.context.history.delivered(self, receiver, messages, turn)
         if receiver.paused and receiver.limit > receiver.delivered:
@@ -305,15 +306,17 @@ class Queue:
         bodies."""
         self.index.remove(messages)
         expiring: list[Message] = []
+        size_bytes = 0
         for message in messages:
             message.queue = None
+            size_bytes += message.size
             if message.expires_at_ms:
                 expiring.append(message)
             if message.state is not _ACTIVE:
                 self._subtract_from_counts(message)
         if expiring:
             forget_expiry(self.context.deadlines, expiring)
-        self.change_size(-len(messages), -sum([message.size for message in messages]))
+        self.change_size(-len(messages), -size_bytes)
         self.delivery.leave(messages)
 
     def defer(self, messages: Sequence[Message]) -> None:

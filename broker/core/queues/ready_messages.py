@@ -170,9 +170,15 @@ class ReadyMessages:
         removes nothing otherwise."""
         start = self._head
         taken = self._fresh[start : start + count]
-        if [message for message in taken if message.queue is None or message.body is None]:
+        if len(taken) == 1:
+            message = taken[0]
+            if message.queue is None or message.body is None:
+                return None
+            size = message.size
+        elif [message for message in taken if message.queue is None or message.body is None]:
             return None
-        size = sum([message.size for message in taken])
+        else:
+            size = sum([message.size for message in taken])
         if size >= max_bytes:
             return None
         end = start + len(taken)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from broker.core.queues.receiver import Receiver
 
 _ACTIVE = MessageState.ACTIVE
+_COMPLETE, _COMPLETED = SettlementKind.COMPLETE, Outcome.COMPLETED
 _OUTCOMES = {
-    SettlementKind.COMPLETE: Outcome.COMPLETED,
     SettlementKind.ABANDON: Outcome.ABANDONED,
     SettlementKind.DEFER: Outcome.DEFERRED,
     SettlementKind.RELEASE: Outcome.RELEASED,
@@ -63,15 +63,16 @@ def settle_unlocked(
 ) -> None:
     """Settle messages whose locks have just been ended."""
     kind = settlement.kind
-    if (outcome := _OUTCOMES.get(kind)) is not None:
-        turn.count(queue.counts, outcome, len(messages))
     history = queue.context.history
-    recorded = len(turn.transitions)
-    if kind is SettlementKind.COMPLETE:
+    if kind is _COMPLETE:
+        turn.count(queue.counts, _COMPLETED, len(messages))
         if history is not None:
             history.record(TransitionKind.COMPLETED, queue, messages, turn)
         queue.delete(messages, turn)
         return
+    if (outcome := _OUTCOMES.get(kind)) is not None:
+        turn.count(queue.counts, outcome, len(messages))
+    recorded = len(turn.transitions)
     if settlement.properties:
         for message in messages:
             changes = message.changes or EMPTY

@@ -128,8 +128,10 @@ class ReceivingLink:
         is_final = settled or transaction_id is None
         token_of = self._unsettled.pop if is_final else self._unsettled.get
         found = [token_of(delivery, None) for delivery in deliveries]
-        tokens = [token for token in found if token is not None]
+        tokens: list[bytes] = found  # type: ignore[assignment]
         known: list[Any] = deliveries
+        if len(found) != 1 or found[0] is None:
+            tokens = [token for token in found if token is not None]
         if len(tokens) < len(deliveries):
             known = [one for one, token in zip(deliveries, found, strict=True) if token is not None]
         if transaction_id is not None and not settled:
