@@ -67,14 +67,12 @@ class RestoredMessages:
         """Add rows as messages."""
         messages = messages_from(rows)
         self.messages += messages
-        for message in messages:
-            self._note_number(message.enqueue_sequence_number)
+        self._note_number(max([message.enqueue_sequence_number for message in messages], default=0))
         if self.queue is None:
             return
         payloads = self.queue.context.payloads
-        for message in messages:
-            if message.payload_id != message.id:
-                payloads.share(message.payload_id, 1)
+        for payload_id in [one.payload_id for one in messages if one.payload_id != one.id]:
+            payloads.share(payload_id, 1)
 
     def add_packed(self, rows: PackedRows, dead: int) -> None:
         """Add the rows of this queue that are not set in `dead`. Full blocks stay packed."""
@@ -184,18 +182,14 @@ def _fill(
     if packed:
         queue.index.add_packed(packed)
         queue.skip_numbers(packed[-1].sequence_number + packed[-1].count - 1)
-    active: list[Message] = []
-    scheduled: list[Message] = []
     for message in messages:
         message.queue = queue
-        size += message.size
-        if message.state is MessageState.ACTIVE:
-            active.append(message)
-        elif message.state is MessageState.DEFERRED:
-            queue.deferred_count += 1
-        else:
-            scheduled.append(message)
-    schedule(queue, scheduled)
+    size += sum([message.size for message in messages])
+    active = [message for message in messages if message.state is MessageState.ACTIVE]
+    if len(active) < len(messages):
+        scheduled = [message for message in messages if message.state is MessageState.SCHEDULED]
+        queue.deferred_count += len(messages) - len(active) - len(scheduled)
+        schedule(queue, scheduled)
     deadlines = queue.context.deadlines
     scheduled_blocks = [block for block in packed if block.is_scheduled]
     if scheduled_blocks:
