@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SEGMENT_BYTES = 4 << 20
-ENTRY_MAX_BYTES = 512 << 10
+SEGMENT_BYTES = 8 << 20
+ENTRY_MAX_BYTES = 2 << 20
 """A larger commit is written to the tables at once: it would be written twice."""
 _EXTENSION_BYTES = 128 << 10
 """So many zeros are written ahead. Overwriting is half the work of appending, because the file system need not change
@@ -104,6 +104,11 @@ class CommitJournal:
     def is_full_with(self, size_bytes: int) -> bool:
         """Returns whether an entry of this size has to go to the other segment."""
         return self._length_bytes[self._segment] + _HEAD.size + size_bytes > SEGMENT_BYTES
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether half of the segment that is written now has entries."""
+        return self._length_bytes[self._segment] * 2 > SEGMENT_BYTES
 
     @property
     def old_last_number(self) -> int:

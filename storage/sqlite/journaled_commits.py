@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PART_BYTES = 256 << 10
 """How much moves before a commit: about a millisecond."""
-FREED_MAX_BYTES = 4 << 20
+FREED_MAX_BYTES = 64 << 20
 """What pending records delete still occupies the tables. If it is more than this, everything moves."""
 _ALL = sys.maxsize
 
@@ -134,7 +134,8 @@ class JournaledCommits:
                 self._move(old_number, _ALL)
             journal.switch()
             return journal.make_room(size_bytes)
-        due_number = max(old_number, self._due_number)
+        # The longer a message stays in the journal, the more probably it never has to move.
+        due_number = max(old_number if journal.is_half_full else 0, self._due_number)
         if due_number > self._moved_number and self._pending.has_any(due_number):
             self._move(due_number, max(PART_BYTES, 2 * size_bytes))
         return journal.make_room(size_bytes)
