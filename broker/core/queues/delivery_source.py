@@ -36,7 +36,7 @@ class DeliverySource(Protocol):
     def enter_late(self, messages: Sequence[Message]) -> None:
         """Messages have entered the queue with reserved numbers. Higher numbers may be in use."""
 
-    def leave(self, messages: Iterable[Message]) -> None:
+    def leave(self, messages: Sequence[Message]) -> None:
         """Messages have left the queue."""
 
     def add_ready(self, messages: Sequence[Message]) -> None:

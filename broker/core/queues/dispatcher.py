@@ -71,7 +71,7 @@ class Dispatcher:
     def enter_late(self, messages: Sequence[Message]) -> None:
         """See `DeliverySource.enter_late`."""
 
-    def leave(self, messages: Iterable[Message]) -> None:
+    def leave(self, messages: Sequence[Message]) -> None:
         """See `DeliverySource.leave`."""
 
     def discard_ready(self, messages: Sequence[Message]) -> None:

@@ -117,14 +117,18 @@ class MessageIndex:
     def remove(self, messages: Iterable[Message]) -> None:
         """Remove messages that are here."""
         block_bits, mask = self.block_bits, self.block_size - 1
+        counts, blocks = self._counts, self.blocks
         key, block, count = -1, [], 0
         for message in messages:
             number = message.sequence_number
             if number >> block_bits != key:
-                if count:
+                # Messages of a session are far apart, so most are alone in their block.
+                if 0 < count < counts[key]:
+                    counts[key] -= count
+                elif count:
                     self._subtract(key, count)
                 key, count = number >> block_bits, 0
-                block = self.blocks[key]
+                block = blocks[key]
             block[number & mask] = None
             count += 1
         if count:

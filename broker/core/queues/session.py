@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.queues.ready_messages import ReadyMessages
 from broker.core.queues.receiver import BURST_MAX_BYTES
+from broker.core.queues.session_messages import SessionMessages
 
 if TYPE_CHECKING:
-    from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.queue import Queue
     from broker.core.queues.receiver import Receiver
@@ -38,8 +38,8 @@ class Session:
         self.queue = queue
         self.id = session_id
         """The id as it was first used. `session_key` says which other ids are the same session."""
-        self.messages: dict[int, Message] = {}
-        """All its messages in any state, by sequence number."""
+        self.messages = SessionMessages()
+        """All its messages in any state."""
         self.ready = ReadyMessages()
         self.holder: Receiver | None = None
         self.locked_until_ms = 0

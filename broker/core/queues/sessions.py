@@ -6,7 +6,6 @@ only in case name the same session, which has the id that was used first.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
@@ -98,30 +97,39 @@ class Sessions:
         """See `DeliverySource.enter`."""
         by_id = self._by_id
         for message in messages:
-            session = by_id.get(message.session_id)
-            if session is None:
-                session_id = message.session_id
-                assert session_id is not None
-                session = self.get(session_id) or self._open(session_id)
+            session = by_id.get(message.session_id) or self._of_new(message)
             message.session_id = session.id  # all messages share one string
-            session.messages[message.sequence_number] = message
+            session.messages.add(message)
 
     def enter_late(self, messages: Sequence[Message]) -> None:
         """See `DeliverySource.enter_late`."""
-        self.enter(messages)
-        for session in dict.fromkeys(map(self.of, messages)):
-            session.messages = dict(sorted(session.messages.items()))
-
-    def leave(self, messages: Iterable[Message]) -> None:
-        """See `DeliverySource.leave`."""
-        by_id = self._by_id
         for message in messages:
-            session = by_id[message.session_id]
-            of_session = session.messages
-            del of_session[message.sequence_number]
-            if not of_session:
+            message.session_id = self._of_new(message).id
+        for session, late in self._by_session(messages):
+            session.messages.add_late(late)
+
+    def _of_new(self, message: Message) -> Session:
+        """Returns the session of a message that enters the queue."""
+        assert message.session_id is not None
+        return self.get(message.session_id) or self._open(message.session_id)
+
+    def leave(self, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.leave`."""
+        for session, left in self._by_session(messages):
+            session.messages.remove(left)
+            if not session.messages:
                 self._available.pop(session, None)
                 self._forget_if_empty(session)
+
+    def _by_session(self, messages: Sequence[Message]) -> Iterable[tuple[Session, list[Message]]]:
+        """Returns sessions with their messages, in order. A settlement nearly always has those of one session."""
+        ids = [message.session_id for message in messages]
+        if ids and ids.count(ids[0]) == len(ids):
+            return ((self._by_id[ids[0]], list(messages)),)
+        by_session: dict[Session, list[Message]] = {}
+        for message in messages:
+            by_session.setdefault(self._by_id[message.session_id], []).append(message)
+        return by_session.items()
 
     def of(self, message: Message) -> Session:
         """Returns the session of a message in the queue."""
@@ -208,9 +216,7 @@ class Sessions:
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """See `DeliverySource.walk_session`."""
         session = self.get(session_id)
-        messages = {} if session is None else session.messages
-        numbers = list(messages)
-        return (messages[number] for number in numbers[bisect_left(numbers, from_number) :])
+        return iter(() if session is None else session.messages.from_number(from_number))
 
     def close(self) -> None:
         """See `DeliverySource.close`. The states are deleted with the sessions."""
