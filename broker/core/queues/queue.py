@@ -150,8 +150,16 @@ class Queue:
 
     def offer_for_eviction(self, messages: Sequence[Message]) -> None:
         """Over the memory budget, remove the bodies of messages that this turn does not deliver."""
-        if self.context.payloads.over_budget:
+        if self._is_over_budget:
             self.context.arrived += messages
+
+    @property
+    def _is_over_budget(self) -> bool:
+        """Whether bodies should leave memory. Messages of sessions are never packed, so their number is no reason."""
+        payloads = self.context.payloads
+        if self.delivery.requires_sessions:
+            return payloads.bodies_over_budget
+        return payloads.over_budget
 
     # --- delivery ---------------------------------------------------------------------------
 
@@ -200,7 +208,7 @@ class Queue:
         if receiver.locks:
             tokens = self.lock(receiver, messages, now_ms)
             until_ms = messages[0].locked_until_ms
-            if self.context.payloads.over_budget and not self.keeps_locked_bodies:
+            if self._is_over_budget and not self.keeps_locked_bodies:
                 # The receiver may hold them for long.
                 copies = [message.copy() for message in messages]
                 for copy, token in zip(copies, tokens, strict=True):

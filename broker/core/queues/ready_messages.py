@@ -202,6 +202,11 @@ class ReadyMessages:
         self.blocked = False
         return [message for message in waiting if message.queue is not None]
 
+    @property
+    def read_ahead(self) -> tuple[int, int]:
+        """Number and size of the messages whose bodies are in memory or requested."""
+        return max(0, self._read_ahead_to - self._head), self._ahead_bytes
+
     def to_read_ahead(self) -> list[Message]:
         """Returns the messages whose bodies should be read from the store now."""
         if self.blocked and self._returned and (wanted := self._returned_to_read()):

@@ -20,6 +20,7 @@ from broker.core.contract.errors import (
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
 from broker.core.queues.session import Session, SessionWait
+from broker.core.queues.session_read_ahead import SessionReadAhead
 from broker.core.queues.session_states import SessionStates
 from broker.core.queues.settlement import release_locks
 
@@ -51,6 +52,7 @@ class Sessions:
     requires_sessions = True
 
     __slots__ = (
+        "_ahead",
         "_available",
         "_by_id",
         "_by_key",
@@ -71,6 +73,7 @@ class Sessions:
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Sessions without a holder that have ready messages, longest available first. A session
         that its holder returns goes to the end, so that other sessions get their turn."""
+        self._ahead = SessionReadAhead(self._available)
         self._waiting: dict[Receiver, SessionWait] = {}
         """Receivers that wait for the next available session, oldest first."""
         self._given = 0
@@ -118,7 +121,7 @@ class Sessions:
         for session, left in self._by_session(messages):
             session.messages.remove(left)
             if not session.messages:
-                self._available.pop(session, None)
+                self._withdraw(session)
                 self._forget_if_empty(session)
 
     def _by_session(self, messages: Sequence[Message]) -> Iterable[tuple[Session, list[Message]]]:
@@ -176,6 +179,7 @@ class Sessions:
             self.put_back(dispatcher.ready.take_all())
         elif forwarder is not None and not was_forwarding:
             self._available.clear()
+            self._ahead.forget_all()
             sessions = self._by_id.values()
             dispatcher.put_back([m for session in sessions for m in session.ready.take_all()])
 
@@ -265,8 +269,9 @@ class Sessions:
         may belong to a worker that no longer exists. But a receiver that has seen many sessions go
         to others comes before, so that it does not wait forever."""
         while self._waiting and self._available and not self._queue.overdue_ms:
-            session = self._available.popitem(last=False)[0]
+            session = next(iter(self._available))
             if session.ready.first is None:
+                self._withdraw(session)
                 continue
             receiver, wait = next(iter(self._waiting.items()))
             if self._given - wait.given_before < PASSED_OVER_MAX:
@@ -292,7 +297,7 @@ class Sessions:
         turn.effects.append(AttachRefused(receiver.peer, error))
 
     def _hold(self, session: Session, receiver: Receiver, now_ms: int, turn: Turn) -> None:
-        self._available.pop(session, None)
+        self._withdraw(session)
         session.holder = receiver
         self.held_count += 1
         self._queue.context.session_lock_changes += 1
@@ -301,6 +306,14 @@ class Sessions:
         self.renew(session, now_ms)
         turn.effects.append(ReceiverAttached(receiver.peer, session.id, session.locked_until_ms))
         session.touch()
+        payloads = self._queue.context.payloads
+        if payloads.any_paged:
+            payloads.request([*session.ready.to_read_ahead(), *self._ahead.to_read()], turn)
+
+    def _withdraw(self, session: Session) -> None:
+        """Do not offer a session to waiting receivers any more."""
+        self._available.pop(session, None)
+        self._ahead.forget(session)
 
     def renew(self, session: Session, now_ms: int) -> int:
         """Renew the lock of a held session. Returns its new end."""

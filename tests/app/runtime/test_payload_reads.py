@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.runtime.payload_reads import PayloadReads
+from broker.app.runtime.payload_reads import TOGETHER_MAX, PayloadReads
 from broker.core.contract.errors import ServerBusy
 from storage.contract import StorageError
 from tests.support.fake_store import FakeStore
@@ -94,6 +94,29 @@ async def test_a_read_for_the_core_that_fails_is_reported_as_a_failure_of_the_st
     assert isinstance(failure, StorageError)
     assert str(error) == str(failure)
     assert [] == reads.loaded
+
+
+async def test_what_is_requested_during_a_read_is_read_together(thread: ThreadPoolExecutor) -> None:
+    """A hundred receivers need bodies of the same blocks."""
+    reads = Reads(thread)
+    may_end = threading.Event()
+    read_ids: list[list[int]] = []
+
+    def slow(payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
+        read_ids.append(list(payload_ids))
+        assert may_end.wait(10)
+        return dict.fromkeys(payload_ids, (b"", b""))
+
+    reads.store.read_payloads = slow  # type: ignore[method-assign]
+    for number in range(1, 6):
+        reads.begin([number])
+    reads.begin(list(range(6, 6 + TOGETHER_MAX)))
+    may_end.set()
+    while sum(map(len, reads.loaded)) < 5 + TOGETHER_MAX:
+        reads.reported.clear()
+        await reads.reported.wait()
+    assert [1, TOGETHER_MAX, 4] == [len(ids) for ids in read_ids]
+    assert list(range(1, 6 + TOGETHER_MAX)) == [number for ids in read_ids for number in ids]
 
 
 def test_reads_that_have_not_begun_can_be_dropped(thread: ThreadPoolExecutor) -> None:

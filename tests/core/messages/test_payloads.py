@@ -242,6 +242,46 @@ def test_sessions_are_paged_too():
     assert [f"{t}y" for t in range(9)] == texts(dialogue.receive(credit(99)))
 
 
+def test_the_sessions_that_are_next_are_read_together():
+    """Their messages are in the same blocks of the store. Each is read once, whoever gets the sessions."""
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True), budget_bytes=0)
+    names = [f"s{number}" for number in range(30)]
+    dialogue.serve(send(*[message(f"{t}{s}", session=s) for t in range(5) for s in names]))
+    for name in names:
+        peer = NamedPeer(name)
+        dialogue.serve(attach_receiver(peer, any_session=True))
+        assert [f"{t}{name}" for t in range(5)] == texts(dialogue.receive(credit(99, to=peer)))
+    assert [150] == [len(read) for read in dialogue.reads]
+
+
+def test_reading_ahead_for_sessions_is_bounded():
+    """What is in memory for sessions that nobody holds, too. They are read on when half of that is used."""
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True), budget_bytes=0)
+    share = READ_AHEAD_MESSAGES // 4
+    for name in "abcdefghij":
+        dialogue.serve(send(*[message(f"{t}", session=name) for t in range(share)]))
+    dialogue.serve(attach_receiver(R, any_session=True))
+    assert [5 * share] == [len(read) for read in dialogue.reads]
+    dialogue.serve(attach_receiver(OTHER, session="j"))
+    assert [5 * share, share] == [len(read) for read in dialogue.reads]
+    dialogue.serve(attach_receiver(NamedPeer("b"), session="b"))
+    assert 2 == len(dialogue.reads)
+    dialogue.serve(attach_receiver(NamedPeer("c"), session="c"))
+    assert [5 * share, share, 2 * share] == [len(read) for read in dialogue.reads]
+
+
+def test_many_messages_of_sessions_keep_their_bodies():
+    """They are not packed, so it would not help to remove the bodies if these take little memory."""
+    dialogue = CoreDialogue(QueueDefinition(requires_session=True), budget_bytes=1000)
+    payloads = dialogue.namespace._context.payloads
+    payloads.messages_max = 3
+    dialogue.serve(send(*[message("m", session="x") for _ in range(9)]))
+    assert payloads.over_budget
+    dialogue.serve(attach_receiver(R, session="x"))
+    assert ["m"] * 9 == texts(dialogue.receive(credit(99)))
+    assert [] == dialogue.reads
+
+
 def test_copies_share_a_payload_and_read_it_once():
     """Every subscription gets its body from the same read if both wait for it."""
     entities: dict[str, EntityDefinition] = {
