@@ -107,22 +107,26 @@ class JournaledCommits:
     def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int | None:
         """Returns the size of the bodies in blocks that the records delete, or None if they delete others, which may
         be large."""
+        pending = self._pending
+        stored = [
+            one
+            for record in records
+            if type(record) is MessagesDeleted
+            for one in record.payload_ids
+            if one not in pending
+        ]
+        if not stored:
+            return 0
+        stored.sort()
+        blocks, missing = index.payloads.find(stored)
+        if missing:
+            return None
         freed_bytes = 0
-        for record in records:
-            if type(record) is not MessagesDeleted:
-                continue
-            pending = self._pending
-            stored = sorted([one for one in record.payload_ids if one not in pending])
-            if not stored:
-                continue
-            blocks, missing = index.payloads.find(stored)
-            if missing:
-                return None
-            for handle, slots in blocks.items():
-                block = index.block(handle)
-                freed_bytes += (
-                    block.live_payload_bytes * slots.bit_count() // max(1, block.live_payloads)
-                )
+        for handle, slots in blocks.items():
+            block = index.block(handle)
+            freed_bytes += (
+                block.live_payload_bytes * slots.bit_count() // max(1, block.live_payloads)
+            )
         return freed_bytes
 
     def _make_room(self, size_bytes: int) -> bool:

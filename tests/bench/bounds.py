@@ -18,7 +18,11 @@ from tests.bench.cases.ready import (
     ready_with,
 )
 from tests.bench.cases.sdk import THROUGH_SDK
-from tests.bench.cases.sessions import SESSIONS_AGAINST_PLAIN
+from tests.bench.cases.sessions import (
+    KEPT_SESSIONS_AGAINST_PLAIN,
+    SESSIONS_AGAINST_PLAIN,
+    WAITING_SESSIONS_AGAINST_PLAIN,
+)
 from tests.bench.cases.single import BARE_APPEND, ONE_IN_FLIGHT, STEADY
 from tests.bench.cases.throughput import case_name
 from tests.bench.systems import ARTEMIS, DISK, MEMORY, POSTGRESQL, RABBITMQ, SQLITE
@@ -153,6 +157,8 @@ BOUNDS = (
     ),
     *_on_postgresql(THROUGH_256),
     *_on_postgresql(THROUGH_1024),
+    _most(KEPT_SESSIONS_AGAINST_PLAIN, SQLITE, "cpu_ratio", 1.3, "x plain"),
+    _most(WAITING_SESSIONS_AGAINST_PLAIN, SQLITE, "cpu_ratio", 1.3, "x plain"),
     _most(SESSIONS_AGAINST_PLAIN, SQLITE, "cpu_ratio", 1.3, "x plain"),
     _most(READY_EMPTY, MEMORY, "start_s", 0.3, "s"),
     _most(READY_EMPTY, SQLITE, "start_s", 0.3, "s"),
