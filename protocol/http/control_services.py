@@ -179,6 +179,19 @@ class SnapshotView(NamedTuple):
     size_bytes: int
 
 
+class StorageView(NamedTuple):
+    """The store of the broker."""
+
+    kind: str
+    """`memory`, `sqlite` or `postgresql`."""
+    file: str | None = None
+    """The absolute path of the SQLite file."""
+    file_id: str | None = None
+    """The numbers of its device and its inode."""
+    database_schema: str | None = None
+    """The schema in the PostgreSQL database."""
+
+
 class NamespaceControl(Protocol):
     """The operations on whole namespaces. All of them raise `BrokerError`s."""
 
@@ -321,6 +334,8 @@ class ControlServices:
     """Takes the host of a request, without port. Returns whether this broker is known by it."""
     declared: Callable[[str], Mapping[str, EntityDefinition]]
     """Returns the entities that the configuration declares in a namespace."""
+    flush_storage: Callable[[], Awaitable[StorageView]]
+    """Waits until all turns so far are durable and a copy of the store's file has them. Raises `ServerBusy`."""
     clock: ControlledClock
     namespace_control: NamespaceControl
     faults: FaultRegistry

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from broker.app.cli.command_line import main
+from broker.app.exit_codes import ExitCode
 from tests.conftest import UNAVAILABLE
 from tests.packaging.dockerfile import ROOT
 from tests.packaging.markdown import Page
-from tests.server.test_backup import wait_for_a_block
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
@@ -41,31 +45,60 @@ def peeked(broker: BrokerProcess) -> list[str]:
         return [str(message) for message in receiver.peek_messages(max_message_count=10)]
 
 
-def test_the_backup_of_a_running_broker_can_be_restored(tmp_path: Path) -> None:
+def restore(broker: BrokerProcess, folder: Path) -> None:
+    """Replaces the file of a broker by the copy, as the page says."""
+    assert 0 == broker.stop(signal.SIGTERM)
+    (folder / "copy.db").replace(folder / "peeklock.db")
+    for suffix in ("-wal", "-shm", "-commits"):
+        (folder / f"peeklock.db{suffix}").unlink(missing_ok=True)
+    broker.start()
+
+
+def test_the_backup_of_a_running_broker_can_be_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command of the page runs while the broker serves."""
+    command = next(line for line in PAGE.command_lines() if line.startswith("peeklock backup "))
+    monkeypatch.chdir(tmp_path)
+    with BrokerProcess(storage=f"sqlite:///{tmp_path / 'peeklock.db'}") as broker:
+        monkeypatch.setenv("PEEKLOCK_URL", f"http://127.0.0.1:{broker.http_port}")
+        send(broker, "before the copy")
+        assert 0 == main(command.split()[1:])
+        send(broker, "after the copy")
+        restore(broker, tmp_path)
+        assert ["before the copy"] == peeked(broker)
+
+
+def test_the_backup_of_sqlite_can_be_restored(tmp_path: Path) -> None:
+    """It may lack what is only in the journal, until the broker is idle."""
     if shutil.which("sqlite3") is None:
         pytest.skip(UNAVAILABLE + "sqlite3 is not on the PATH")
     (command,) = [line for line in PAGE.command_lines() if line.startswith("sqlite3 ")]
-    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
-    with BrokerProcess(storage=storage) as broker:
+    with BrokerProcess(storage=f"sqlite:///{tmp_path / 'peeklock.db'}") as broker:
         send(broker, "before the copy")
         wait_for_a_block(tmp_path / "peeklock.db")
         subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
         send(broker, "after the copy")
-        assert 0 == broker.stop(signal.SIGTERM)
-        (tmp_path / "copy.db").replace(tmp_path / "peeklock.db")
-        for suffix in ("-wal", "-shm", "-commits"):
-            (tmp_path / f"peeklock.db{suffix}").unlink(missing_ok=True)
-        broker.start()
+        restore(broker, tmp_path)
         assert ["before the copy"] == peeked(broker)
 
 
+def wait_for_a_block(path: Path) -> None:
+    """Waits until the message is in the database: the broker is idle, and does not leave it in the journal."""
+    ends_s = time.monotonic() + 30
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:
+        while reader.execute("SELECT count(*) FROM blocks").fetchone() == (0,):
+            assert time.monotonic() < ends_s
+            time.sleep(0.01)
+
+
 def test_the_backup_of_a_schema_can_be_restored(
-    tmp_path: Path, postgres_server: PostgresServer
+    tmp_path: Path, postgres_server: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first command runs while the broker serves, the second one after it has stopped."""
+    """The first command runs while the broker serves, the second one after it has stopped. `peeklock backup` says that
+    the first one is needed."""
     url = postgres_server.url("peeklock").partition("?")[0]
-    dump, restore = [
+    dump, restoring = [
         line.replace("postgresql://peeklock@db.example/messaging", url)
         for line in PAGE.command_lines()
         if line.startswith(("pg_dump --", "psql --"))
@@ -73,10 +106,15 @@ def test_the_backup_of_a_schema_can_be_restored(
     path = {"PATH": f"{postgres_server.programs}:{os.environ['PATH']}"}
     with BrokerProcess(storage=url) as broker:
         send(broker, "before the copy")
+        address = f"http://127.0.0.1:{broker.http_port}"
+        assert ExitCode.FAILED == main(["backup", str(tmp_path / "copy.db"), "--url", address])
+        sentence = capsys.readouterr().err
+        assert " ".join(dump.split()[:5]) in sentence
+        assert "docs/operations.md#backup" in sentence
         subprocess.run(["bash", "-c", dump], cwd=tmp_path, check=True, env=path)
         send(broker, "after the copy")
         assert 0 == broker.stop(signal.SIGTERM)
-        subprocess.run(["bash", "-c", restore], cwd=tmp_path, check=True, env=path)
+        subprocess.run(["bash", "-c", restoring], cwd=tmp_path, check=True, env=path)
         broker.start()
         assert ["before the copy"] == peeked(broker)
         send(broker, "after the restore")

@@ -1,4 +1,5 @@
-"""The arguments of the commands that ask a running broker: `peek`, `wait`, `purge`, `send`, `faults` and `history`.
+"""The arguments of the commands that ask a running broker: `peek`, `wait`, `purge`, `send`, `faults`, `history` and
+`backup`.
 
 The broker checks the values, because it has the sentences for what is wrong with them.
 """
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 -- it has no public name
 
 PEEK, WAIT, PURGE, SEND, FAULTS, HISTORY = "peek", "wait", "purge", "send", "faults", "history"
+BACKUP = "backup"
 URL_VARIABLE = "PEEKLOCK_URL"
 CONNECTION_STRING_VARIABLE = "PEEKLOCK_CONNECTION_STRING"
 DEFAULT_URL = "http://localhost:5300"
 """They are here and not in `control_client.py`, so that a broker need not load an HTTP client."""
-CLIENT_COMMANDS = (PEEK, WAIT, PURGE, SEND, FAULTS, HISTORY)
+CLIENT_COMMANDS = (PEEK, WAIT, PURGE, SEND, FAULTS, HISTORY, BACKUP)
 
 EXIT_CODES = {
     ExitCode.OK: "done; the messages were found, or the conditions hold",
-    ExitCode.FAILED: "the broker refused, for example because the entity does not exist",
-    ExitCode.MISUSED: "an argument is wrong",
+    ExitCode.FAILED: "the broker refused, for example because the entity does not exist, or `backup` could not copy",
+    ExitCode.MISUSED: "an argument is wrong, or `backup` would overwrite a file",
     ExitCode.NOT_SO: "`wait` timed out, or `peek` or `history` found nothing",
     ExitCode.NOT_REACHABLE: "no broker answers",
     ExitCode.INTERRUPTED: "interrupted with Ctrl+C; `history --follow` then ends with 0",
@@ -51,9 +53,17 @@ def add_client_commands(commands: Commands) -> None:
     _add_send(commands)
     _add_faults(commands)
     _add_history(commands)
+    _add_backup(commands)
 
 
-def _add(commands: Commands, name: str, summary: str, description: str) -> argparse.ArgumentParser:
+def _add(
+    commands: Commands,
+    name: str,
+    summary: str,
+    description: str,
+    *,
+    has_namespace: bool = True,
+) -> argparse.ArgumentParser:
     """Adds a command with the options that all of them have. An option that is not given is not among the results,
     so that the options of `faults` and of its actions do not overwrite each other."""
     codes = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
@@ -69,11 +79,14 @@ def _add(commands: Commands, name: str, summary: str, description: str) -> argpa
     broker.add_argument(
         "--url", metavar="URL", help=f"address of the broker [{URL_VARIABLE}] ({DEFAULT_URL})"
     )
-    broker.add_argument("--namespace", metavar="NAME", help="namespace (the default namespace)")
+    key = "the key of the whole broker"
+    if has_namespace:
+        broker.add_argument("--namespace", metavar="NAME", help="namespace (the default namespace)")
+        key = "a key that has the claim Manage"
     broker.add_argument(
         "--connection-string",
         metavar="TEXT",
-        help="for strict authorization: a key that has the claim Manage; also the address, without --url "
+        help=f"for strict authorization: {key}; also the address, without --url "
         f"[{CONNECTION_STRING_VARIABLE}]",
     )
     broker.add_argument(
@@ -286,3 +299,16 @@ def _add_history(commands: Commands) -> None:
         choices=["on", "off"],
         help="start or stop recording, and show nothing",
     )
+
+
+def _add_backup(commands: Commands) -> None:
+    parser = _add(
+        commands,
+        BACKUP,
+        "copy the SQLite file of a running broker",
+        "Copy the SQLite file of a running broker. The copy has everything that was accepted before the command began, and "
+        "a broker can be started on it. Run the command on the machine of the broker: in a container, with `docker exec`.",
+        has_namespace=False,
+    )
+    parser.add_argument("copy", metavar="COPY", help="the file to write")
+    parser.add_argument("--force", action="store_true", help="replace the file if there is one")

@@ -1,4 +1,4 @@
-"""Runs `peeklock peek`, `wait`, `purge`, `send`, `faults` and `history` against a running broker.
+"""Runs `peeklock peek`, `wait`, `purge`, `send`, `faults`, `history` and `backup` against a running broker.
 
 Each command makes a few requests to the control API, prints the answers, and returns an exit code for scripts.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from broker.app.cli.client_arguments import (
+    BACKUP,
     FAULTS,
     HISTORY,
     HISTORY_LIMIT,
@@ -307,6 +308,17 @@ def _history(client: ControlClient, options: Options) -> int:
     return ExitCode.OK if found else ExitCode.NOT_SO
 
 
+def _back_up(client: ControlClient, options: Options) -> int:
+    from broker.app.cli.backup_command import BackupFailed, back_up
+
+    try:
+        copied = back_up(client, Path(options["copy"]), replaces="force" in options)
+    except BackupFailed as error:
+        return _failed(options, error.exit_code, error.code, str(error))
+    _print(options, copied._asdict(), [f"{copied.copy}: {copied.size_bytes} bytes"])
+    return ExitCode.OK
+
+
 # --- arguments and output ------------------------------------------------------------------------
 
 
@@ -346,6 +358,7 @@ _COMMANDS: Mapping[str, Callable[[ControlClient, Options], int]] = {
     SEND: _send,
     FAULTS: _faults,
     HISTORY: _history,
+    BACKUP: _back_up,
 }
 _FAULT_ACTIONS: Mapping[str, Callable[[ControlClient, Options], int]] = {
     "list": _list_faults,

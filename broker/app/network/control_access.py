@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker import __version__
@@ -12,8 +13,9 @@ from broker.app.network.clock_control import ClockControl
 from broker.app.network.namespace_operations import NamespaceOperations
 from broker.app.runtime.change_waits import ChangeWaits
 from broker.app.runtime.namespace_lifecycle import NamespaceLifecycle
+from config.model.storage_urls import parse_storage_url
 from config.settings.settings import Authorization
-from protocol.http.control_services import ControlServices, Endpoints
+from protocol.http.control_services import ControlServices, Endpoints, StorageView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -66,6 +68,7 @@ def control_services(
         endpoints=lambda: _endpoints(settings, ports()),
         is_known_host=functools.partial(is_known_host, settings),
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
+        flush_storage=functools.partial(_flush_storage, settings, core),
         clock=ClockControl(clock, clock_moved),
         namespace_control=NamespaceOperations(
             lifecycle, core, reports, deleted=clients.forget_namespace
@@ -82,6 +85,24 @@ def is_known_host(settings: Settings, host: str) -> bool:
     """Whether clients know this broker by a host name, which is in lower case."""
     names = {settings.host.lower(), *map(str.lower, (*settings.tls_names, *settings.http_names))}
     return host in names or "*" in names or f"*.{host.partition('.')[2]}" in names
+
+
+async def _flush_storage(settings: Settings, core: DurableCore) -> StorageView:
+    await core.finish_postponed()
+    return storage_view(settings)
+
+
+def storage_view(settings: Settings) -> StorageView:
+    """Returns which store the broker has."""
+    store = parse_storage_url(settings.storage)
+    if not store.path:
+        return StorageView(store.scheme, database_schema=store.schema or None)
+    file = Path(store.path).absolute()
+    try:
+        found = file.stat()
+    except OSError:  # it was deleted, and the next commit notices it
+        return StorageView(store.scheme, str(file))
+    return StorageView(store.scheme, str(file), f"{found.st_dev}:{found.st_ino}")
 
 
 def _endpoints(settings: Settings, ports: Sequence[int]) -> Endpoints:

@@ -89,6 +89,10 @@ class Committer:
         self._commit_count = 0
         self._finish_timer: asyncio.TimerHandle | None = None
         """Waits until nothing is committed any more."""
+        self._finish_is_due = False
+        """Whether the store has to finish what it has postponed before the next batch."""
+        self._finishing: list[asyncio.Future[bool]] = []
+        """They wait until the store has finished that: True, or until a commit has failed: False."""
         self._policy = InlineCommitPolicy(stopwatch_s)
 
     def submit(self, turn: Turn) -> None:
@@ -158,6 +162,18 @@ class Committer:
             self._settling.append((self._submitted, settled))
             await settled
 
+    async def finish(self) -> bool:
+        """Waits until everything submitted so far is durable and released, and the store has finished what it has
+        postponed. Does not wait for later turns. Returns False if a commit failed."""
+        await self.settle()
+        if self.failure is not None or not self._store.postpones:
+            return self.failure is None
+        finished: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._finishing.append(finished)
+        self._finish_is_due = True
+        self._start()
+        return await finished
+
     def _committing(self) -> None:
         """A commit begins. When no other has followed for a moment, the store finishes what it has postponed."""
         self._commit_count += 1
@@ -173,21 +189,23 @@ class Committer:
         if self.failure is not None:
             return
         if self.idle and commit_count == self._commit_count:
-            self._running = asyncio.get_running_loop().create_task(self._commit_nothing())
+            self._finish_is_due = True
+            self._start()
         else:
             self._wait_for_idleness()
 
     async def _commit_nothing(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, self._store.commit, ())
-        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
-            self._fail(error)
-        finally:
-            self._running = None
-            self._wake()
-            if self._waiting:
-                self._start()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self._store.commit, ())
+        # Also for those that came meanwhile: nothing else was committed since this began.
+        self._finished(is_done=True)
+
+    def _finished(self, *, is_done: bool) -> None:
+        self._finish_is_due = False
+        finishing, self._finishing = self._finishing, []
+        for future in finishing:
+            if not future.done():
+                future.set_result(is_done)
 
     def close(self) -> None:
         """Ends the threads, after what they are doing."""
@@ -239,7 +257,10 @@ class Committer:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting:
+            while self._waiting or self._finish_is_due:
+                if self._finish_is_due:
+                    await self._commit_nothing()
+                    continue
                 batch, turn_count = self._next_batch()
                 if is_inline := self._is_quick(batch):
                     self._commit_inline(batch)
@@ -335,6 +356,7 @@ class Committer:
         self.failure = error
         self._waiting.clear()
         self._waiting_weight = 0
+        self._finished(is_done=False)
         if isinstance(error, OwnershipLost | StoreUnavailable):
             log.warning("commit.failed", error=str(error))
         elif isinstance(error, StorageError):

@@ -26,7 +26,7 @@ from broker.app.runtime.rule_compiler import RuleCompiler
 from broker.app.runtime.standby import Standby
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.commands import Tick
-from broker.core.contract.errors import AnswerFailed, NamespaceNotFound
+from broker.core.contract.errors import AnswerFailed, NamespaceNotFound, ServerBusy
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import lock_tokens
 from broker.core.namespace import Namespace
@@ -168,6 +168,12 @@ class DurableCore:
     async def _settle(self) -> None:
         await self._committer.settle()
         await self.turns.settle()
+
+    async def finish_postponed(self) -> None:
+        """Waits until all turns so far are durable, and the store has finished what it has postponed: then a copy of
+        its file has all of it. Raises `ServerBusy` if the store fails."""
+        if not await self._committer.finish():
+            raise ServerBusy("A commit to the broker's store failed; the log says why. Try again.")
 
     async def hand_over(self) -> None:
         """Commits what has run, and lets another process own the store. Commands that have not run are dropped."""

@@ -22,6 +22,7 @@ from protocol.http.control import (
     sending_resource,
     sessions_resource,
     snapshots_resource,
+    storage_resource,
     wait_resource,
 )
 
@@ -46,6 +47,7 @@ ROUTES: tuple[Route, ...] = (
     *faults_resource.ROUTES,
     *history_resource.ROUTES,
     *clock_resource.ROUTES,
+    *storage_resource.ROUTES,
 )
 
 

@@ -667,6 +667,15 @@ class StateCounts(TypedDict):
     scheduled: int
 
 
+class Storage(TypedDict):
+    """The store of the broker."""
+
+    kind: Literal["memory", "sqlite", "postgresql"]
+    file: str | None
+    file_id: str | None
+    database_schema: str | None
+
+
 class StoredMessage(TypedDict, total=False):
     """A message that the broker has."""
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         SnapshotOrigin,
         Snapshots,
         State,
+        Storage,
         StoredMessage,
         SubQueue,
         Try,
@@ -650,6 +651,11 @@ class ControlApi(HttpRequests):
     def resume_clock(self) -> Clock:
         """Let the clock run again, from the time that it shows."""
         answer: Clock = self.request("POST", "/clock/resume", body={})
+        return answer
+
+    def flush_storage(self) -> Storage:
+        """Write everything that was accepted to the store's main file, so that a copy of it is complete."""
+        answer: Storage = self.request("POST", "/storage/flush", body={})
         return answer
 
     def get_description(self) -> dict[str, Any]:

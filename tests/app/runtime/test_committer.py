@@ -253,6 +253,48 @@ async def test_a_store_that_cannot_finish_has_failed(monkeypatch):
     assert [store.error] == load.failures
 
 
+@pytest.mark.parametrize("way", ["inline", "thread"])
+async def test_a_store_finishes_on_request_under_load(way, monkeypatch):
+    """After everything that was submitted before, and before the load ends. Two requests share a commit."""
+    monkeypatch.setattr(committer_module, "IDLE_S", 600.0)
+    load = Load(store := PostponingStore(), RECORDS[way])
+    for _ in range(2):
+        store.taken.clear()
+        load.ask()
+        submitted = load.committer.submitted
+        assert all(await asyncio.gather(load.committer.finish(), load.committer.finish()))
+        assert load.committer.has_released(submitted)
+        assert 1 == store.taken.count(0)
+        assert 0 < store.taken.index(0)
+        assert ENOUGH_COMMITS > load.released
+    store.commits = ENOUGH_COMMITS
+    await load.committer.settle()
+    load.committer.close()
+    assert [] == load.failures
+
+
+async def test_a_store_that_postpones_nothing_finishes_at_once(load: Load):
+    load._store.commits = ENOUGH_COMMITS - 1
+    load.ask()
+    assert await load.committer.finish()
+    assert ENOUGH_COMMITS == load._store.commits
+
+
+@pytest.mark.parametrize("fails_before", [True, False])
+async def test_a_request_to_finish_ends_if_the_store_fails(fails_before):
+    """A commit before it, or the commit that finishes."""
+    load = Load(store := PostponingStore())
+    store.commits = ENOUGH_COMMITS
+    store.error = StorageError("full")
+    if fails_before:
+        load.committer.submit(UnabsorbableTurn())
+    assert not await load.committer.finish()
+    assert not await load.committer.finish()
+    load.committer.close()
+    assert 1 == len(load.failures)
+    assert load.committer.idle
+
+
 # --- inline and in the thread ----------------------------------------------------------------------
 
 
