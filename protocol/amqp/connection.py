@@ -114,24 +114,24 @@ class Connection:
 
     # --- for the transport -----------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> None:
-        """Takes bytes from the client."""
+    def receive_data(self, data: bytes) -> bool:
+        """Takes bytes from the client. Returns False if there is nothing to write after them."""
         if self._lifecycle.is_failed:
-            return
+            return True
         if self._opening.holds_input(data):
-            return
+            return True
         if self._sasl is not None:
             step = self._sasl.feed(data)
             self._output += step.output
             if step.failed:
                 self._lifecycle.apply(ConnectionEvent.FAIL)
             if step.rest is None or step.failed:
-                return
+                return True
             self._lifecycle.apply(ConnectionEvent.SASL_DONE)
             self._sasl = None
             data = step.rest
-        if data:
-            self._engine.feed(data)
+        # Faults may do anything to a link.
+        return not data or self._engine.feed(data) or self._faults.registry.is_used
 
     def take_output(self) -> bytes:
         """Returns the bytes to write to the client."""

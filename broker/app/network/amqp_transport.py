@@ -112,6 +112,8 @@ class AmqpTransport(asyncio.Protocol):
         self._handshaking = True
         self._read_bytes = 0
         """Bytes that were read since the last flush."""
+        self._needs_flush = False
+        """What was read last may have caused output."""
         self._slice_bytes = SLICE_FIRST_BYTES
         self._unprocessed = b""
         """Bytes that were read and not processed yet."""
@@ -161,8 +163,11 @@ class AmqpTransport(asyncio.Protocol):
             return
         if self._unprocessed and not is_waiting:
             self._sharing.add(self)
-        self._owner.touch(self)
         self._read_bytes += len(data)
+        if self._needs_flush or self._unprocessed or self._read_bytes >= READ_PER_TURN_BYTES:
+            self._owner.touch(self)
+        else:
+            self._acknowledge()  # a flush would do nothing else
         if self._owner.note_bytes_read(self, len(data)):
             self._waits_for_commit = True
         if self._is_full and self._stream.get_write_buffer_size() > UNREAD_MAX_BYTES:
@@ -174,12 +179,14 @@ class AmqpTransport(asyncio.Protocol):
         """Gives bytes to the connection until this time and keeps the rest. Returns False if that failed."""
         assert self.connection is not None
         taken = 0
+        self._needs_flush = False
         began_s = perf_counter()
         try:
             while taken < len(data):
                 size = self._slice_bytes
                 piece = data[taken : taken + size]  # a slice of everything is no copy
-                self.connection.receive_data(piece)
+                if self.connection.receive_data(piece):
+                    self._needs_flush = True
                 taken += len(piece)
                 now_s = perf_counter()
                 if now_s - began_s > 2 * SLICE_S:
@@ -277,6 +284,8 @@ class AmqpTransport(asyncio.Protocol):
         """Sends the TCP acknowledgement of what was read at once, because there is no output to carry it. Clients with
         Nagle's algorithm, such as those of Node, write nothing more before it arrives, and the kernel would delay it by
         40 ms."""
+        if self._stream is None or self._stream.is_closing():
+            return
         if self._descriptor is not None:
             compiled.acknowledge(self._descriptor)
         elif self._socket is not None:

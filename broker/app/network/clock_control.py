@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 class ClockControl:
     """Implements `ControlledClock`."""
 
-    def __init__(self, clock: Clock, moved: Callable[[], None]) -> None:
+    def __init__(
+        self, clock: Clock, run_waiting: Callable[[], None], moved: Callable[[], None]
+    ) -> None:
         self._clock = clock
+        self._run_waiting = run_waiting
+        """Runs commands that came before the clock is moved."""
         self._moved = moved
         """Does what has become due, and sets the timers again."""
 
@@ -27,6 +31,7 @@ class ClockControl:
 
     def advance(self, amount_ms: int) -> ClockState:
         """Moves the clock ahead."""
+        self._run_waiting()
         self._clock.advance_ms(amount_ms)
         self._moved()
         return self.state()

@@ -69,7 +69,7 @@ def control_services(
         is_known_host=functools.partial(is_known_host, settings),
         declared=lambda namespace: core.registry.declared(namespace, topology.namespaces),
         flush_storage=functools.partial(_flush_storage, settings, core),
-        clock=ClockControl(clock, clock_moved),
+        clock=ClockControl(clock, core.turns.run_waiting, clock_moved),
         namespace_control=NamespaceOperations(
             lifecycle, core, reports, deleted=clients.forget_namespace
         ),

@@ -253,6 +253,7 @@ class HttpServer:
         }
 
     def _advance_clock(self, amount_ms: int) -> int:
+        self._core.turns.run_waiting()
         now_ms = self._clock.advance_ms(amount_ms)
         self._clock_moved()
         return now_ms

@@ -166,6 +166,7 @@ class DurableCore:
         await self._settle()
 
     async def _settle(self) -> None:
+        self.turns.run_waiting()
         await self._committer.settle()
         await self.turns.settle()
 

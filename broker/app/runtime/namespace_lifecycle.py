@@ -170,7 +170,7 @@ class NamespaceLifecycle:
                     f"The namespace '{name}' is declared in the config file or is the default namespace; only "
                     "namespaces that this API has created can be deleted."
                 )
-            self._core.turns.held.hold(namespace)
+            self._core.turns.hold(namespace)
             turn = Turn()
             for snapshot in self.snapshots(name):
                 self._end_snapshot(snapshot, turn)
@@ -222,7 +222,7 @@ class NamespaceLifecycle:
             content = self._core.new_namespace(definition.stored_name, in_memory=is_ephemeral)
             taken = TakenSnapshot(definition, content)
             turns = self._core.turns
-            turns.held.hold(original)
+            turns.hold(original)
             try:
                 copying = await self._copy(original, content, is_stored=not is_ephemeral)
                 turn = Turn()
@@ -261,7 +261,7 @@ class NamespaceLifecycle:
                 restored.clock.freeze(self._clock.now_ms())
             turns = self._core.turns
             restorations = self._registry.restorations
-            turns.held.hold(original)
+            turns.hold(original)
             try:
                 await self._core.settle()  # clients get the answers to what was done before
                 self._check_restorations(restorations)
@@ -344,6 +344,7 @@ class NamespaceLifecycle:
     def advance_clock(self, namespace: str, amount_ms: int) -> None:
         """Moves the clock of one namespace ahead. What becomes due in it is done."""
         self._check_serving()
+        self._core.turns.run_waiting()
         self._namespace(namespace).clock.advance(amount_ms)
         self._core.turns.clock_moved()
 

@@ -19,6 +19,7 @@ from broker.app.runtime.clock import timer_delay_s
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.held_commands import HeldNamespaces
 from broker.app.runtime.rule_compiler import HAVE_RULES
+from broker.app.runtime.unawaited_commands import UNAWAITED_S, is_unawaited
 from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
@@ -98,6 +99,10 @@ class TurnLoop:
         """How many turns had been submitted after the last large part."""
         self.held = HeldNamespaces(self._inbox, self._unfinished, self.submit)
         """Namespaces that must not change now, and the commands that wait for them."""
+        self._must_run = False
+        """Somebody waits for a command in the inbox, so it runs in the next pass of the event loop."""
+        self._unawaited_timer: asyncio.TimerHandle | None = None
+        """Ends the wait of commands that nobody waits for."""
         self._touched: dict[Flushable, None] = {}
         """A dict keeps the order, so that a simulation can repeat a run."""
         self._loop = asyncio.get_running_loop()
@@ -120,12 +125,35 @@ class TurnLoop:
         self._committer = committer
 
     def submit(self, namespace: Namespace, command: Command) -> None:
-        """Runs a command in the next turn. If its rules are long, they are compiled first, and the command
-        runs in a turn after that."""
+        """Runs a command in the next turn, which may be some milliseconds later if nobody waits for the command. If its
+        rules are long, they are compiled first, and the command runs in a turn after that."""
         if type(command) in HAVE_RULES and self._compile(namespace, command):
             return
         self._inbox.append((namespace, command))
+        if not self._must_run and is_unawaited(command):
+            if self._unawaited_timer is None:
+                self._unawaited_timer = self._loop.call_later(UNAWAITED_S, self._run_unawaited)
+            return
+        self._must_run = True
         self._schedule()
+
+    def _run_unawaited(self) -> None:
+        self._unawaited_timer = None
+        if self._inbox:
+            self._must_run = True
+            self._schedule()
+
+    def run_waiting(self) -> None:
+        """Runs the commands that have come so far, before the clock is moved, a namespace is copied or the broker
+        stops."""
+        if self._inbox:
+            self._must_run = True
+            self._run()
+
+    def hold(self, namespace: Namespace) -> None:
+        """Lets the next commands of a namespace wait, see `HeldNamespaces`."""
+        self.run_waiting()
+        self.held.hold(namespace)
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -205,7 +233,7 @@ class TurnLoop:
             self._all_released.clear()
             self._loop.call_soon(self._release_more)
         self._flush()  # what the effects have touched, so that it needs no pass of its own
-        if self._inbox or self._unfinished:
+        if self._must_run or self._unfinished:
             self._schedule()  # effects may submit commands, and the store has capacity again
 
     @property
@@ -236,6 +264,7 @@ class TurnLoop:
         """Drops all commands that have not run, because their namespaces are replaced or closed. Requests are
         refused with `ServerBusy`, and clients retry them."""
         self._inbox.clear()
+        self._must_run = False
         self._unfinished.clear()
         self.held.clear()
         for asker in self._asking:
@@ -251,14 +280,15 @@ class TurnLoop:
         self.tick()
 
     def stop(self) -> None:
-        """Cancels the timer."""
+        """Cancels the timer for what becomes due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _run(self) -> None:
         self._scheduled = False
-        if (self._inbox or self._unfinished) and not self._suspended:
+        if (self._must_run or self._unfinished) and not self._suspended:
+            self._must_run = False
             try:
                 active: dict[Namespace, None] = {}
                 began_s = self._stopwatch_s()
@@ -275,7 +305,7 @@ class TurnLoop:
                 log.exception("turn.failed")
                 self._failed(error)
                 return
-            if self._inbox or (
+            if self._must_run or (
                 self._unfinished and self._may_continue_unfinished and not self._store_is_loaded
             ):
                 self._schedule()
@@ -305,6 +335,7 @@ class TurnLoop:
             namespace.apply(command, now_ms, turn)
             active[namespace] = None
             if inbox and self._stopwatch_s() > ends_s:
+                self._must_run = True
                 break
         for namespace in active:
             namespace.dispatch(now_ms, turn)

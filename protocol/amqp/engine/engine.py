@@ -133,20 +133,25 @@ class Engine:
 
     # --- bytes ---------------------------------------------------------------------------------
 
-    def feed(self, data: bytes) -> None:
-        """Takes bytes that follow the SASL layer, from the AMQP header on."""
+    def feed(self, data: bytes) -> bool:
+        """Takes bytes that follow the SASL layer, from the AMQP header on. Returns False if they cause no output now:
+        they were only outcomes, and whoever answers these calls `touch`."""
         lifecycle = self._lifecycle
+        only_outcomes = True
         for piece in self._scan.split(data):
             if lifecycle.is_lost or lifecycle.is_failed:
-                return
+                return True
             if isinstance(piece, InputBytes):
+                only_outcomes = False
                 self._push(piece.data)
                 self._handle_events(batch=piece.batch)
             elif isinstance(piece, Outcomes):
                 self._skipped_input = True
                 self._report_outcomes(piece)
             else:
+                only_outcomes = False
                 self._perform(piece)
+        return not only_outcomes or bool(self._output)
 
     def _report_outcomes(self, action: Outcomes) -> None:
         try:

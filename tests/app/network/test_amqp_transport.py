@@ -242,8 +242,17 @@ class TcpStream(Watched):
         super().__init__()
         self._extra = {"socket": accepted, "sslcontext": sslcontext}
 
+        self.needs_flush = True
+        self.touches = 0
+
     def get_extra_info(self, name: str) -> object:
         return self._extra.get(name)
+
+    def receive_data(self, _data: bytes) -> bool:
+        return self.needs_flush
+
+    def touch(self, _transport: object) -> None:
+        self.touches += 1
 
 
 @pytest.mark.parametrize("sslcontext", [None, object()])
@@ -268,10 +277,16 @@ async def test_what_has_no_answer_is_acknowledged_once(sslcontext):
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
         made.flush()
         assert not is_at_once(), "nothing was read"
-        made.data_received(b"disposition")
+        made.data_received(b"transfer")
+        assert (1, False) == (watched.touches, is_at_once()), "an answer may follow"
         made.flush()
         assert is_at_once()
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
         made.flush()
         assert not is_at_once(), "that was acknowledged before"
+        watched.needs_flush = False
+        made.data_received(b"disposition")
+        assert (1, True) == (watched.touches, is_at_once()), "no answer follows"
+        made.data_received(bytes(READ_PER_TURN_BYTES))
+        assert 2 == watched.touches, "reading has to be resumed"
         made.connection_lost(None)

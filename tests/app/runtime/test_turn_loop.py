@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from broker.app.runtime import turn_loop
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.turn_loop import PART_INTERVAL_S, TURN_S, TurnLoop
-from broker.core.contract.commands import Credit, Detach, Send, Tick
+from broker.core.contract.commands import Credit, Detach, Send, Settle, Tick
 from broker.core.contract.message import Message
+from broker.core.contract.settlement_values import COMPLETE
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Command
@@ -388,3 +389,65 @@ async def test_commands_that_effects_submit_run_in_the_next_pass():
     assert [] == namespace.done
     await _passes()
     assert ([("-", "Tick")], 1) == (namespace.done, peer.flushed)
+
+
+def _complete(peer: str) -> Settle:
+    return Settle(peer, [bytes(16)], [None], COMPLETE)  # type: ignore[arg-type]
+
+
+async def test_what_nobody_waits_for_runs_with_the_next_turn():
+    """In order, and before the command that somebody waits for."""
+    turns, namespace, committer = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _complete("a"))
+    await _passes()
+    assert ([], 0) == (namespace.done, committer.submitted)
+    turns.submit(one, _complete("b"))
+    turns.submit(one, _send("c", 1))
+    turns.submit(one, _complete("d"))
+    await _passes()
+    assert [("-", "Settle"), ("-", "Settle"), ("c", 1), ("-", "Settle")] == namespace.done
+    assert 1 == committer.submitted
+
+
+async def test_what_nobody_waits_for_runs_soon_without_another_turn():
+    """The messages must be gone, also if nobody does anything else."""
+    turns, namespace, _ = _wide_loop()
+    one: Any = namespace
+    ran = asyncio.Event()
+    turns.after_turn = lambda _: ran.set()
+    for _ in range(2):
+        ran.clear()
+        namespace.done.clear()
+        turns.submit(one, _complete("a"))
+        async with asyncio.timeout(10):
+            await ran.wait()
+        assert [("-", "Settle")] == namespace.done
+
+
+async def test_what_has_come_runs_before_the_clock_is_moved_or_a_namespace_is_held():
+    """Otherwise a lock would have ended, or a copy would contain a completed message."""
+    turns, namespace, _ = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _complete("a"))
+    turns.run_waiting()
+    assert [("-", "Settle")] == namespace.done
+    turns.submit(one, _complete("a"))
+    turns.hold(one)
+    turns.submit(one, _send("b", 1))
+    await _passes()
+    assert [("-", "Settle"), ("-", "Settle")] == namespace.done
+
+
+async def test_what_nobody_waits_for_waits_while_commands_are_suspended():
+    """The namespaces are being replaced."""
+    turns, namespace, _ = _wide_loop()
+    one: Any = namespace
+    turns.submit(one, _complete("a"))
+    turns.suspend()
+    turns.run_waiting()
+    await _passes()
+    assert [] == namespace.done
+    turns.resume()
+    await _passes()
+    assert [("-", "Settle"), ("-", "Tick")] == namespace.done

@@ -355,3 +355,32 @@ def test_a_client_that_only_settles_is_not_idle():
     assert [] == recorder.of("transport error")
     engine.tick(30_000)
     assert 1 == len(recorder.of("transport error"))
+
+
+# --- what causes no output --------------------------------------------------------------------------
+
+
+def test_outcomes_alone_need_no_flush():
+    """Nothing is written until somebody answers them."""
+    engine, recorder = opened(attach_receiver(), flow(100))
+    (link,) = recorder.links
+    sent(engine, link, 4)
+    engine.take_output()
+    assert not engine.feed(disposition(0, state=accepted(), settled=True))
+    assert b"" == engine.take_output()
+    both = disposition(2, state=accepted(), settled=True) + flow(100, echo=True)
+    assert engine.feed(both)
+    assert ["flow"] == [answer.name for answer in frames(engine.take_output())]
+    flow_alone = flow(100, echo=True)
+    assert not engine.feed(flow_alone[:20]), "the rest of the frame has not come"
+    assert engine.feed(flow_alone[20:])
+
+
+def test_a_handler_that_answers_outcomes_at_once_causes_output():
+    """As for a delivery that was settled in a transaction before."""
+    engine, recorder = opened(attach_receiver(), flow(100))
+    (link,) = recorder.links
+    sent(engine, link, 1)
+    engine.take_output()
+    assert engine.feed(disposition(0, state=accepted(), settled=False))
+    assert ["disposition"] == [answer.name for answer in frames(engine.take_output())]
