@@ -22,6 +22,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -48,8 +49,9 @@ _NUMBERS = struct.Struct("<QI")
 class CommitJournal:
     """The journal of one database. Used by one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, database: Path) -> None:
+        self.path = database.with_name(database.name + "-commits")
+        self._database = database
         self._file = -1
         self._can_sync_writes = hasattr(os, "RWF_DSYNC")
         self._store_checksum = 0
@@ -141,14 +143,15 @@ class CommitJournal:
         checksum = crc32(content, crc32(numbers, self._store_checksum))
         entry = _HEAD.pack(number, len(content), checksum) + content
         position = self._segment * SEGMENT_BYTES + self._length_bytes[self._segment]
+        self.is_broken = True  # until everything below is done, whatever interrupts it
         try:
             self._write_synced(entry, position)
         except BaseException:
-            self.is_broken = True
             self._erase(position)
             raise
         self._length_bytes[self._segment] += len(entry)
         self._last_numbers[self._segment] = self.last_number = number
+        self.is_broken = False
         return number
 
     @property
@@ -179,19 +182,33 @@ class CommitJournal:
             self.path.unlink(missing_ok=True)
 
     def _open(self) -> None:
-        is_new = not self.path.exists()
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        size_bytes = os.fstat(self._file).st_size
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size_bytes = os.fstat(file).st_size
+            if not size_bytes:
+                self._allow_as_the_database(file)
+            # A process that was killed may have created the file, and not have synced its name.
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
         self._written_bytes = [
             min(size_bytes, SEGMENT_BYTES),
             max(0, min(size_bytes - SEGMENT_BYTES, SEGMENT_BYTES)),
         ]
-        if is_new:
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # the name of the file
-            finally:
-                os.close(folder)
+
+    def _allow_as_the_database(self, file: int) -> None:
+        """Who may read the database may read the journal, and nobody else: it has the same messages. SQLite does the
+        same with its log."""
+        found = self._database.stat()
+        os.fchmod(file, stat.S_IMODE(found.st_mode))
+        if os.geteuid() == 0:
+            os.fchown(file, found.st_uid, found.st_gid)
 
     def _extend(self, needed_bytes: int) -> None:
         start = self._segment * SEGMENT_BYTES

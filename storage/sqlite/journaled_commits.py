@@ -38,12 +38,18 @@ class JournaledCommits:
     """The commits of one store that are in its journal."""
 
     def __init__(
-        self, journal_path: Path, write_tables: Callable[[Sequence[Record], int | None], None]
+        self,
+        database: Path,
+        write_tables: Callable[[Sequence[Record], int | None], None],
+        read_moved_number: Callable[[], int],
     ) -> None:
-        self.journal = CommitJournal(journal_path)
+        self.journal = CommitJournal(database)
         self._write_tables = write_tables
         """Writes records to the tables, and the number of the last moved entry unless it is None, in one transaction,
         durably."""
+        self._read_moved_number = read_moved_number
+        """Reads the number of the last moved entry from the tables."""
+        self._is_open = False
         self._store_id = b""
         self._moved_number = 0
         """The tables have the entries up to this one."""
@@ -60,6 +66,7 @@ class JournaledCommits:
         self._moved_number = moved_number
         self._pending = self._read()
         self._is_stale = False
+        self._is_open = True
 
     def _read(self, up_to_number: int = _ALL) -> PendingRecords:
         pending = PendingRecords()
@@ -76,14 +83,20 @@ class JournaledCommits:
             last_number = number
         if up_to_number == _ALL:
             self.journal.begin(self._store_id, last_number)
+        elif last_number < up_to_number:
+            raise StoreUnusable(
+                f"{self.journal.path} was deleted, replaced or damaged while the broker ran: commit {last_number + 1} "
+                "is missing; put the file back, and start again"
+            )
         return pending
 
     def close(self) -> None:
         """Closes the journal. Deletes it if everything is in the tables, so that the database is complete."""
-        if self._moved_number == self.journal.last_used_number and not self._is_stale:
+        if self._is_open and not self.has_pending:
             self.journal.delete()
         else:
             self.journal.close()
+        self._is_open = False
 
     # --- committing ----------------------------------------------------------------------------
 
@@ -169,7 +182,9 @@ class JournaledCommits:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is not in the tables."""
+        """Whether something is not in the tables. False if the journal could not be read: then nothing is known of it."""
+        if not self._is_open:
+            return False
         return self._is_stale or self.journal.last_used_number > self._moved_number
 
     # --- reading -------------------------------------------------------------------------------
@@ -200,6 +215,7 @@ class JournaledCommits:
 
     def _known(self) -> PendingRecords:
         if self._is_stale:
+            self._moved_number = self._read_moved_number()
             self._pending = self._read(self.journal.last_number)
             self._is_stale = False
         return self._pending

@@ -96,6 +96,15 @@ _CAUSES: dict[int, tuple[type[StorageError], str]] = {
     sqlite3.SQLITE_IOERR: (StorageError, "cannot be read or written; check its disk"),
 }
 
+_SQLITE_CODES: dict[int | None, int] = {
+    errno.ENOSPC: sqlite3.SQLITE_FULL,
+    errno.EDQUOT: sqlite3.SQLITE_FULL,
+    errno.EACCES: sqlite3.SQLITE_PERM,
+    errno.EPERM: sqlite3.SQLITE_PERM,
+    errno.EROFS: sqlite3.SQLITE_READONLY,
+}
+"""What SQLite would say to an error of the journal's file."""
+
 
 class SqliteStore:
     """A `Store` in a SQLite file."""
@@ -114,9 +123,7 @@ class SqliteStore:
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
         self._blocks = StoredBlocks()
-        self._journaled = JournaledCommits(
-            self.path.with_name(self.path.name + "-commits"), self._write_tables
-        )
+        self._journaled = JournaledCommits(self.path, self._write_tables, self._read_moved_number)
         self._may_rewrite = True
         """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
@@ -311,6 +318,11 @@ class SqliteStore:
         writer.execute("COMMIT")
         self._blocks.apply(batch.apply)
 
+    def _read_moved_number(self) -> int:
+        writer = self._open_connection(self._writer)
+        _, moved_number = writer.execute(self._statements.one("journal")).fetchone()
+        return int(moved_number)
+
     def _examine_sometimes(self, writer: sqlite3.Connection) -> None:
         """Examines the files and the disk, if the last time was long ago or much was written."""
         now_s = time.monotonic()
@@ -450,7 +462,7 @@ class _Explanation:
             )
             raise cause(f"{self._path} {sentence} ({error})") from error
         if isinstance(error, OSError):  # of the journal
-            code = sqlite3.SQLITE_FULL if _is_disk_full(error) else sqlite3.SQLITE_IOERR
+            code = _SQLITE_CODES.get(error.errno, sqlite3.SQLITE_IOERR)
             cause, sentence = _CAUSES[code]
             raise cause(f"{self._path} {sentence} ({error})") from error
         if isinstance(error, OverflowError | UnicodeEncodeError):
@@ -459,7 +471,7 @@ class _Explanation:
 
 def _is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
-        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+        return _SQLITE_CODES.get(error.errno) == sqlite3.SQLITE_FULL
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 

@@ -174,6 +174,14 @@ class Committer:
         self._start()
         return await finished
 
+    async def rest(self) -> None:
+        """Waits as `settle` does. Then the store is not used until the next turn is submitted, not even to finish what
+        it has postponed. For an owner that submits nothing meanwhile."""
+        self._cancel_finishing()
+        while not self.idle:
+            await self.settle()
+            self._cancel_finishing()
+
     def _committing(self) -> None:
         """A commit begins. When no other has followed for a moment, the store finishes what it has postponed."""
         self._commit_count += 1
@@ -183,6 +191,11 @@ class Committer:
     def _wait_for_idleness(self) -> None:
         loop = asyncio.get_running_loop()
         self._finish_timer = loop.call_later(IDLE_S, self._finish_if_idle, self._commit_count)
+
+    def _cancel_finishing(self) -> None:
+        if self._finish_timer is not None:
+            self._finish_timer.cancel()
+            self._finish_timer = None
 
     def _finish_if_idle(self, commit_count: int) -> None:
         self._finish_timer = None
@@ -209,8 +222,7 @@ class Committer:
 
     def close(self) -> None:
         """Ends the threads, after what they are doing."""
-        if self._finish_timer is not None:
-            self._finish_timer.cancel()
+        self._cancel_finishing()
         self._maintenance_thread.shutdown(wait=True)
         if self._thread is not None:
             self._thread.shutdown(wait=True)
@@ -357,6 +369,7 @@ class Committer:
         self._waiting.clear()
         self._waiting_weight = 0
         self._finished(is_done=False)
+        self._released = self._submitted  # nobody waits for turns that are dropped
         if isinstance(error, OwnershipLost | StoreUnavailable):
             log.warning("commit.failed", error=str(error))
         elif isinstance(error, StorageError):

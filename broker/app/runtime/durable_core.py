@@ -191,7 +191,7 @@ class DurableCore:
         they were not answered."""
         self.turns.stop()
         self.turns.suspend()
-        await self._committer.settle()
+        await self._committer.rest()
         self.turns.drop(STOPPING_TEXT)
         self._committer.close()
         self._standby.close()
@@ -305,6 +305,7 @@ class DurableCore:
         try:
             loop = asyncio.get_running_loop()
             restore = functools.partial(self._restored_namespaces, keeps_ephemeral=keeps_ephemeral)
+            await self._committer.rest()  # loading the store finishes what it has postponed, too
             restored = await loop.run_in_executor(self._reads, restore)
             self.turns.drop(
                 RESTARTING_TEXT

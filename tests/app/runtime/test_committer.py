@@ -207,6 +207,8 @@ class PostponingStore(FakeStore):
     def __init__(self) -> None:
         super().__init__(checks=False)
         self.finished = threading.Event()
+        self.may_finish = threading.Event()
+        self.may_finish.set()
         self.error: Exception | None = None
         self.taken: list[int] = []
 
@@ -214,6 +216,7 @@ class PostponingStore(FakeStore):
         self.taken.append(len(records))
         if not records:
             self.finished.set()
+            assert self.may_finish.wait(30)
             if self.error is not None:
                 raise self.error
 
@@ -293,6 +296,50 @@ async def test_a_request_to_finish_ends_if_the_store_fails(fails_before):
     load.committer.close()
     assert 1 == len(load.failures)
     assert load.committer.idle
+
+
+async def test_nobody_waits_for_ever_for_turns_behind_a_store_that_cannot_finish(monkeypatch):
+    """A broker that stops meanwhile stops."""
+    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    load = Load(store := PostponingStore())
+    store.commits = ENOUGH_COMMITS
+    store.error = StorageError("full")
+    store.may_finish.clear()
+    load.ask()
+    await _finished(store)
+    load.ask()
+    settling = asyncio.get_running_loop().create_task(load.committer.settle())
+    await asyncio.sleep(0)
+    store.may_finish.set()
+    async with asyncio.timeout(30):
+        await settling
+    assert load.committer.has_released(load.committer.submitted)
+    load.committer.close()
+
+
+@pytest.mark.parametrize("way", ["inline", "thread"])
+async def test_a_committer_at_rest_does_not_use_the_store(monkeypatch, way):
+    """Its owner loads or closes the store. What the store is finishing is waited for."""
+    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    load = Load(store := PostponingStore(), RECORDS[way])
+    store.commits = ENOUGH_COMMITS
+    for _ in range(20):
+        load.ask()
+        await load.committer.rest()
+        taken = len(store.taken)
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+        assert taken == len(store.taken)
+    store.may_finish.clear()
+    load.ask()
+    await _finished(store)
+    resting = asyncio.get_running_loop().create_task(load.committer.rest())
+    await asyncio.sleep(0)
+    assert not resting.done()
+    store.may_finish.set()
+    await resting
+    load.committer.close()
+    assert [] == load.failures
 
 
 # --- inline and in the thread ----------------------------------------------------------------------

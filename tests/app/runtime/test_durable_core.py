@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.app.runtime import committer
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
 from broker.core.contract.commands import CreateEntity
@@ -75,6 +77,41 @@ async def test_what_comes_after_the_close_is_refused_not_left_waiting(tmp_path: 
     views = {view.path for view in again.namespaces[NAMESPACE].views()}
     await again.close()
     assert "late" not in views
+
+
+async def test_the_store_is_not_loaded_while_it_finishes_what_it_has_postponed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both move commits of the journal. The broker starts again because of an error that is none of the store."""
+    core = await _opened(tmp_path / "core.db")
+    users: list[str] = []
+    overlapping: list[list[str]] = []
+
+    def watch(name: str) -> None:
+        method = getattr(core._store, name)
+
+        def watched(*given: object) -> object:
+            users.append(name)
+            if len(users) > 1:
+                overlapping.append(list(users))
+            if name == "load":
+                time.sleep(2 * committer.IDLE_S)  # so that another user of the store would meet it
+            try:
+                return method(*given)
+            finally:
+                users.remove(name)
+
+        monkeypatch.setattr(core._store, name, watched)
+
+    watch("commit")
+    watch("load")
+    for number in range(2):
+        await _create(core, f"queue-{number}")
+        core._restart_from_store(RuntimeError("a bug"))
+        assert core._restarting is not None
+        await core._restarting
+    await core.close()
+    assert [] == overlapping
 
 
 async def test_a_broker_whose_every_turn_fails_stops(

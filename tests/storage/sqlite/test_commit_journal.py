@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +27,9 @@ def _small_segments(monkeypatch):
 
 @pytest.fixture
 def journal(tmp_path: Path):
-    journal = CommitJournal(tmp_path / "peeklock.db-commits")
+    database = tmp_path / "peeklock.db"
+    database.touch()
+    journal = CommitJournal(database)
     journal.begin(STORE, 0)
     yield journal
     journal.close()
@@ -136,6 +139,21 @@ def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
     assert [(3, b"three")] == journal.read(STORE, 2)
 
 
+def test_an_entry_that_is_interrupted_after_its_sync_is_no_entry(journal, monkeypatch):
+    """The file has it, so that its number is not used again. Otherwise a start would read it after later commits."""
+
+    class Interrupted(list[int]):
+        def __setitem__(self, *_: object) -> None:
+            raise MemoryError
+
+    append(journal, b"one")
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "_length_bytes", Interrupted(journal._length_bytes))
+        with pytest.raises(MemoryError):
+            journal.append(b"two")
+    assert (1, 2, True) == (journal.last_number, journal.last_used_number, journal.is_broken)
+
+
 def test_a_short_write_is_continued(journal, monkeypatch):
     """The rest of it is written and synced."""
     synced: list[int] = []
@@ -177,6 +195,34 @@ def test_a_disk_without_room_has_no_entries(journal, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", full)
     assert not journal.make_room(100)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_who_may_read_the_database_may_read_the_journal(journal, tmp_path, mode):
+    """And nobody else: it has the same messages."""
+    (tmp_path / "peeklock.db").chmod(mode)
+    append(journal, b"one")
+    assert mode == stat.S_IMODE(journal.path.stat().st_mode)
+
+
+def test_the_name_of_the_file_is_durable_before_an_entry_is(journal, monkeypatch):
+    """Also if it could not be synced at first, and if a process was killed before it had synced it."""
+    real, synced = os.fsync, []
+
+    def fail_once(file: int) -> None:
+        synced.append(file)
+        if len(synced) == 1:
+            raise OSError(errno.EIO, "injected")
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    assert not journal.make_room(100)
+    assert journal.path.exists()
+    assert journal.make_room(100)
+    assert 2 == len(synced)
+    journal.close()
+    assert journal.make_room(100)
+    assert 3 == len(synced)
 
 
 def test_a_deleted_or_replaced_file_is_noticed(journal):

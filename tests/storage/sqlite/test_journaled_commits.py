@@ -108,15 +108,19 @@ def transactions_of(store: SqliteStore, records: list[Any]) -> int:
 
 def copied(store: SqliteStore, folder: Path) -> SqliteStore:
     """A store on a copy of the files, as a kill at this moment leaves them. The next copy takes its place."""
+    copy = SqliteStore(copied_files(store, folder))
+    copy.open()
+    return copy
+
+
+def copied_files(store: SqliteStore, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for suffix in ("", "-wal", "-commits"):
         path = store.path.with_name(store.path.name + suffix)
         if path.exists():
             shutil.copy(path, folder / path.name)
-    copy = SqliteStore(folder / store.path.name)
-    copy.open()
-    return copy
+    return folder / store.path.name
 
 
 def test_a_small_commit_is_one_system_call(store, monkeypatch):
@@ -397,6 +401,89 @@ def test_a_file_that_cannot_be_opened_keeps_its_journal(store, tmp_path):
     other.open()
     assert [1] == message_ids(other)
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"), [(errno.EIO, "check its disk"), (errno.EACCES, "check the permissions")]
+)
+def test_a_start_that_cannot_read_the_journal_keeps_it(store, tmp_path, monkeypatch, error, fix):
+    """Also that of a new database, whose tables have no commit of the journal yet."""
+    store.commit([sent(1)])
+    other = SqliteStore(copied_files(store, tmp_path / "copy"))
+    read, calls = commit_journal.CommitJournal.read, 0
+
+    def fail_once(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError(error, "injected")
+        return read(*given)
+
+    monkeypatch.setattr(commit_journal.CommitJournal, "read", fail_once)
+    with pytest.raises(StoreUnusable, match=fix):
+        other.open()
+    other.open()
+    assert [1] == message_ids(other)
+    other.close()
+
+
+def test_a_start_that_fails_keeps_what_another_process_has_committed(store, tmp_path, monkeypatch):
+    """Although the same store was open before, and had nothing in its journal then."""
+    other = copied(store, tmp_path / "copy")
+    other.close()
+    store.commit([sent(1)])
+    copied_files(store, tmp_path / "copy")
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("injected")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage.sqlite.store, "migrate", fail)
+        with pytest.raises(StoreUnusable, match="injected"):
+            other.open()
+    other.open()
+    assert [1] == message_ids(other)
+    other.close()
+
+
+def test_a_journal_that_is_gone_when_it_has_to_be_read_again_is_reported(store, monkeypatch):
+    """A commit has failed, so the journal is read again. What was in it must not be forgotten."""
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 60.0)
+    store.commit([entity(2)])
+    store.commit([sent(1)])
+    store.commit([sent(2)])
+    path = store._journaled.journal.path
+    elsewhere = path.rename(path.with_name("elsewhere"))
+    with monkeypatch.context() as patched:
+        patched.setattr(commit_journal, "sync_data", _no_sync)
+        with pytest.raises(StorageError, match="injected"):
+            store.commit([sent(3)])
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match=r"-commits was deleted.*commit 1 is missing"):
+            store.commit([sent(4)])
+    elsewhere.rename(path)
+    assert [1, 2] == message_ids(store)
+
+
+def _no_sync(_: int) -> None:
+    raise OSError(errno.EIO, "injected")
+
+
+@pytest.mark.parametrize("records", [(), (sent(3, size=10), entity(2))])
+def test_a_failure_right_after_a_transaction_changes_nothing(store, monkeypatch, records):
+    """The tables know which commits they have. Nothing moves twice."""
+    store.commit([sent(1, 2, size=10)])
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._blocks, "apply", fail)
+        with pytest.raises(MemoryError):
+            store.commit(records)
+    store.commit([completed(2)])
+    store.commit([sent(4)])
+    assert {1, 3, 4} - ({3} if not records else set()) == set(message_ids(store))
 
 
 def test_a_journal_of_another_database_is_not_read(store, tmp_path):
