@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-RESERVE_MAX_BYTES = 8 << 20
+RESERVE_MAX_BYTES = 16 << 20
+"""Enough for the log of a transaction that moves all commits of the journal to the tables."""
 RESERVE_SHARE = 16
 """The largest fraction of a small disk that is reserved."""
 

@@ -180,6 +180,13 @@ class JournaledCommits:
             pending.moved(part)
         self.journal.begin(self._store_id, number)
 
+    def free_space(self) -> None:
+        """Deletes the journal if everything is in the tables: the disk is full or nearly, and the tables need the
+        space."""
+        if self._is_open and not self.has_pending:
+            self.journal.delete()
+            self.journal.begin(self._store_id, self.journal.last_used_number)
+
     @property
     def has_pending(self) -> bool:
         """Whether something is not in the tables. False if the journal could not be read: then nothing is known of it."""

@@ -289,6 +289,8 @@ class SqliteStore:
                 if not (self._has_plenty and records and self._write_to_journal(writer, records)):
                     self._journaled.move_all(records)
             except BaseException as error:
+                if _is_disk_full(error):
+                    self._journaled.free_space()
                 self._journaled.forget()
                 self._blocks.forget()
                 if _is_disk_full(error):
@@ -380,6 +382,7 @@ class SqliteStore:
         self._has_plenty = free_bytes >= FREE_PLENTY_BYTES
         if not self._has_plenty:
             self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+            self._journaled.free_space()
         if log_bytes >= LONGEST_LOG_BYTES:
             self._checkpoints.log_is_too_long = True
         if log_bytes >= SHORT_LOG_BYTES and log_bytes * 2 >= free_bytes:

@@ -27,7 +27,7 @@ from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks import compaction
 from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.memory import MemoryStore
-from storage.sqlite import commit_journal, journaled_commits
+from storage.sqlite import commit_journal, disk_reserve, journaled_commits
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row
 
@@ -286,13 +286,19 @@ def test_a_move_that_fails_leaves_everything_as_it_was(store, tmp_path, failing)
 class FailingConnection:
     """A connection on which statements that begin with a text fail."""
 
-    def __init__(self, connection: sqlite3.Connection, failing: str) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        failing: str,
+        error: sqlite3.Error | None = None,
+    ) -> None:
         self._connection = connection
         self._failing = failing
+        self._error = error or sqlite3.OperationalError("injected")
 
     def execute(self, text: str, *values: Any) -> sqlite3.Cursor:
         if text.startswith(self._failing):
-            raise sqlite3.OperationalError("injected")
+            raise self._error
         return self._connection.execute(text, *values)
 
     def __getattr__(self, name: str) -> Any:
@@ -376,6 +382,53 @@ def test_nearly_full_disks_get_no_journal(store, monkeypatch):
     assert 4 == stored_count(store)
 
 
+def test_nearly_full_disks_get_the_space_of_the_journal(store, tmp_path, monkeypatch):
+    """Its commits are in the tables, which need the space. The journal is used again when there is plenty."""
+    monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
+    plenty_bytes = storage.sqlite.store.FREE_PLENTY_BYTES
+    for number in range(1, 90, 3):
+        monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", plenty_bytes)
+        store._examine_from_s = 0.0
+        store.commit([sent(number)])
+        store.commit([sent(number + 1), completed(number)])
+        assert store._journaled.journal.path.exists()
+        monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+        store._examine_from_s = 0.0
+        store.commit([sent(number + 2)])
+        store.commit([completed(number + 2)])
+        assert not store._journaled.journal.path.exists()
+        copy = copied(store, tmp_path / "copy")
+        assert list(range(2, number + 2, 3)) == message_ids(copy)
+        copy.close()
+
+
+def test_a_full_disk_has_room_for_what_is_in_the_journal(store, monkeypatch):
+    """If another program fills the disk at once: the reserve is enough for the log of the transaction that moves all of
+    it, and the journal's own space for the tables. Half of the second segment is written before the first moves."""
+    monkeypatch.undo()
+    assert disk_reserve.RESERVE_MAX_BYTES >= commit_journal.SEGMENT_BYTES * 1.75
+    assert storage.sqlite.store.FREE_PLENTY_BYTES >= (
+        disk_reserve.RESERVE_SHARE * disk_reserve.RESERVE_MAX_BYTES
+    )
+
+
+def test_a_disk_that_fills_up_gets_the_space_of_the_journal(store, monkeypatch):
+    """Also if it is full before anybody has seen that space is scarce."""
+    store.commit([sent(1)])
+    store.commit(())
+    assert store._journaled.journal.path.exists()
+    writer = store._writer
+    full = sqlite3.OperationalError("injected")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    store._writer = FailingConnection(writer, "COMMIT", full)
+    with pytest.raises(StorageFull, match="injected"):
+        store.commit([sent(2), entity(2)])
+    store._writer = writer
+    assert not store._journaled.journal.path.exists()
+    store.commit([sent(2)])
+    assert [1, 2] == message_ids(store)
+
+
 def test_a_journal_that_is_deleted_while_the_broker_runs_is_reported(store, monkeypatch):
     """What would be appended to it is lost at the next start."""
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
@@ -454,6 +507,7 @@ def test_a_journal_that_is_gone_when_it_has_to_be_read_again_is_reported(store, 
     store.commit([sent(2)])
     path = store._journaled.journal.path
     elsewhere = path.rename(path.with_name("elsewhere"))
+    store._journaled.journal._can_sync_writes = False
     with monkeypatch.context() as patched:
         patched.setattr(commit_journal, "sync_data", _no_sync)
         with pytest.raises(StorageError, match="injected"):
