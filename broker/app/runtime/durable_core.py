@@ -173,6 +173,7 @@ class DurableCore:
     async def finish_postponed(self) -> None:
         """Waits until all turns so far are durable, and the store has finished what it has postponed: then a copy of
         its file has all of it. Raises `ServerBusy` if the store fails."""
+        self.turns.run_waiting()
         if not await self._committer.finish():
             raise ServerBusy("A commit to the broker's store failed; the log says why. Try again.")
 
