@@ -229,6 +229,8 @@ class PendingRecords:
             else:
                 records.append(item)
                 left_bytes -= _RECORD_BYTES
+                if type(item) is MessagesStored:
+                    left_bytes -= sum([len(body) for _, body, _ in item.payloads])
         return PendingPart(last_number, keys, records)
 
     def moved(self, part: PendingPart) -> None:

@@ -164,6 +164,17 @@ def test_what_stays_moves_to_the_tables_in_parts(store):
     assert list(range(1, 200)) == message_ids(store)
 
 
+def test_copies_on_subscriptions_move_in_parts_too(store):
+    """Their bodies count as those of messages that were sent to a queue do."""
+    moved = [0]
+    for number in range(1, 400, 2):
+        copies = [row(number), row(number + 1, payload_id=number)]
+        store.commit([MessagesStored(copies, [payload(number, b"x" * 1024)])])
+        moved.append(stored_count(store))
+        assert moved[-1] - moved[-2] <= 16
+    assert moved[-1] > 0
+
+
 def test_the_tables_are_not_far_behind_the_journal(store, monkeypatch):
     """So a backup of a running broker lacks little, and one of an idle broker nothing."""
     now_s = time.monotonic() + 1_000
