@@ -196,6 +196,7 @@ class DurableCore:
         self.turns.drop(STOPPING_TEXT)
         self._committer.close()
         self._standby.close()
+        self._payload_reads.cancel()
         self._reads.shutdown(wait=True)
         self._rule_compiler.close()
         self._store.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from broker.core.namespace import Namespace
 from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.settings.settings import Settings
+from storage.sqlite.store import SqliteStore
 from tests.support.core_observer import QuietObserver
 
 if TYPE_CHECKING:
@@ -112,6 +114,23 @@ async def test_the_store_is_not_loaded_while_it_finishes_what_it_has_postponed(
         await core._restarting
     await core.close()
     assert [] == overlapping
+
+
+async def test_bodies_that_are_still_to_be_read_are_dropped_by_a_close(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody gets them, and the thread that would read them has ended."""
+    failures: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    core = await _opened(tmp_path / "core.db")
+    may_end = threading.Event()
+    monkeypatch.setattr(SqliteStore, "read_payloads", lambda *_: may_end.wait(30) and {})
+    core._payload_reads.begin([1])
+    core._payload_reads.begin([2])
+    threading.Timer(0.02, may_end.set).start()  # during the close, which waits for the thread
+    await core.close()
+    await _through_a_turn()
+    assert [] == failures
 
 
 async def test_a_broker_whose_every_turn_fails_stops(
