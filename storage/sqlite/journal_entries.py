@@ -37,7 +37,6 @@ from broker.core.contract.records import (
 from broker.core.contract.sent_rows import SentPayloads, SentRows
 from storage.blocks.block_format import (
     BLOCK_MAX_ROWS,
-    LARGE_PAYLOAD_BYTES,
     StoredBlock,
     encode_block,
     encode_sent_block,
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
     from broker.core.contract.records import Record
     from storage.blocks.block_format import EncodedBlock
 
+BODY_MAX_BYTES = 128 << 10
+"""A larger body is written to the tables at once: it would be written twice."""
 _HEAD = struct.Struct("<BII")
 _TRIPLE = struct.Struct("<3q")
 _Parts = tuple[bytes, bytes]
@@ -110,13 +111,13 @@ def _block(rows: Sequence[Any], payloads: Sequence[Any]) -> EncodedBlock | None:
         longest_bytes = max(map(len, payloads.bodies), default=0)
         if payloads.annotations is not None:
             longest_bytes += max(map(len, payloads.annotations), default=0)
-        if longest_bytes > LARGE_PAYLOAD_BYTES or longest_bytes * len(rows) > ENTRY_MAX_BYTES:
+        if longest_bytes > BODY_MAX_BYTES or longest_bytes * len(rows) > ENTRY_MAX_BYTES:
             return None
         if len(rows) == 1:
             return encode_sent_message(rows, payloads)
         return encode_sent_block([(rows, payloads, 0, len(rows))])
     sizes = [len(body) + len(annotations) for _, body, annotations in payloads]
-    if sum(sizes) > ENTRY_MAX_BYTES or max(sizes, default=0) > LARGE_PAYLOAD_BYTES:
+    if sum(sizes) > ENTRY_MAX_BYTES or max(sizes, default=0) > BODY_MAX_BYTES:
         return None
     return encode_block(rows, payloads)
 

@@ -1,11 +1,11 @@
 """Decides where a commit is written: to the journal first, or to the tables at once.
 
-A small commit is appended to the journal, and moves to the tables later, together with others. A commit that is large,
-deletes large bodies or has records that the journal does not take goes to the tables, in one transaction with all that
-is pending: so the tables are always a state that the store once had.
+Most commits are appended to the journal, and move to the tables later, together with others. A commit that is large or has
+records that the journal does not take goes to the tables, in one transaction with all that is pending: so the tables are
+always a state that the store once had.
 
-The commits of a full segment of the journal move in parts, each before a new commit, so that nobody waits long. After a
-second all others move, too, so that a copy of the database is not far behind.
+The commits of a full segment of the journal move in parts, each before a new commit, so that nobody waits long. So do all
+commits if much is pending, and after a second, so that a copy of the database is not far behind.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ if TYPE_CHECKING:
     from storage.blocks.block_index import BlockIndex
 
 PART_BYTES = 256 << 10
-"""How much moves before a commit: about a millisecond."""
+"""How much moves before a commit, at least: a millisecond or two."""
+PART_SHARE = 3
+"""Or so many times as much as the commit adds."""
+PENDING_MAX_BYTES = 12 << 20
+"""If more than this is pending, everything is due."""
 FREED_MAX_BYTES = 64 << 20
-"""What pending records delete still occupies the tables. If it is more than this, everything moves."""
+"""What pending records delete still occupies the tables. If it is more than this, everything is due."""
+LARGE_BODY_BYTES = 64 << 10
+"""What is counted for a large body that is deleted. Its size is not known."""
 _ALL = sys.maxsize
 
 
@@ -106,20 +112,16 @@ class JournaledCommits:
         journal, pending = self.journal, self._known()
         if journal.is_broken or not pending.are_new(records, index.highest_id):
             return False
-        freed_bytes = self._freed_bytes(records, index)
-        if freed_bytes is None or pending.freed_bytes + freed_bytes > FREED_MAX_BYTES:
-            return False
         content = encode_records(records)
         if content is None or not self._make_room(len(content)):
             return False
+        pending.freed_bytes += self._freed_bytes(records, index)
         number = journal.append(content)
         pending.add(number, records)
-        pending.freed_bytes += freed_bytes
         return True
 
-    def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int | None:
-        """Returns the size of the bodies in blocks that the records delete, or None if they delete others, which may
-        be large."""
+    def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int:
+        """Returns the size of the bodies in the tables that the records delete."""
         pending = self._pending
         stored = [
             one
@@ -132,9 +134,7 @@ class JournaledCommits:
             return 0
         stored.sort()
         blocks, missing = index.payloads.find(stored)
-        if missing:
-            return None
-        freed_bytes = 0
+        freed_bytes = len(missing) * LARGE_BODY_BYTES
         for handle, slots in blocks.items():
             block = index.block(handle)
             freed_bytes += (
@@ -151,11 +151,21 @@ class JournaledCommits:
                 self._move(old_number, _ALL)
             journal.switch()
             return journal.make_room(size_bytes)
-        # The longer a message stays in the journal, the more probably it never has to move.
-        due_number = max(old_number if journal.is_half_full else 0, self._due_number)
+        due_number = self._all_due_number()
         if due_number > self._moved_number and self._pending.has_any(due_number):
-            self._move(due_number, max(PART_BYTES, 2 * size_bytes))
+            self._move(due_number, max(PART_BYTES, PART_SHARE * size_bytes))
         return journal.make_room(size_bytes)
+
+    def _all_due_number(self) -> int:
+        """Returns the number of the last entry that is to move now."""
+        journal, pending = self.journal, self._pending
+        if pending.freed_bytes > FREED_MAX_BYTES:
+            pending.freed_bytes = 0
+            self._due_number = journal.last_number
+        if pending.size_bytes > PENDING_MAX_BYTES:
+            return journal.last_number
+        # The longer a message stays in the journal, the more probably it never has to move.
+        return max(journal.old_last_number if journal.is_half_full else 0, self._due_number)
 
     def note_time(self) -> None:
         """All that is pending now is old when this is called again."""

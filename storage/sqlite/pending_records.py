@@ -8,6 +8,7 @@ One thread adds and drops records. Another may read bodies at the same time.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from broker.core.contract.records import (
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
 
-_RECORD_BYTES = 256
-"""What moving a record is counted as, beside the bodies in it."""
+_ROW_BYTES = 256
+_SENT_ROW_BYTES = 64
+_ID_BYTES = 64
+"""What it costs to move a row, a row of messages that were sent together, or a deletion, compared with the bytes of
+bodies."""
 
 
 class SentMessages:
     """Messages that were sent together, and which of them were deleted since."""
 
-    __slots__ = ("alive_count", "dead", "key", "payloads", "rows", "size_bytes")
+    __slots__ = ("alive_count", "dead", "key", "payloads", "rows")
 
     def __init__(self, key: int, rows: SentRows, payloads: SentPayloads) -> None:
         self.key = key
@@ -40,7 +44,6 @@ class SentMessages:
         self.alive_count = len(rows.sizes)
         self.dead: set[int] = set()
         """Positions of messages."""
-        self.size_bytes = _RECORD_BYTES + sum(map(len, payloads.bodies))
 
     def payload(self, message_id: int) -> tuple[bytes, bytes]:
         """Returns the body and the annotations of a message."""
@@ -74,8 +77,11 @@ class PendingRecords:
     """What a journal has and the tables have not."""
 
     def __init__(self) -> None:
-        self._items: dict[int, tuple[int, Record | SentMessages]] = {}
-        """The number of the journal entry and the record, by a rising key."""
+        self._items: OrderedDict[int, tuple[int, int, Record | SentMessages]] = OrderedDict()
+        """The number of the journal entry, what it costs to move the record, and the record, by a rising key. A plain
+        dict would search for its first item among those that were deleted."""
+        self.size_bytes = 0
+        """What it costs to move everything."""
         self._next_key = 0
         self._sent: dict[int, SentMessages] = {}
         """Messages by id."""
@@ -126,9 +132,13 @@ class PendingRecords:
         for record in records:
             self._ADDERS.get(type(record), PendingRecords._add_other)(self, number, record)
 
-    def _add_other(self, number: int, record: Record | SentMessages) -> None:
-        self._items[self._next_key] = number, record
+    def _add_other(self, number: int, record: Record) -> None:
+        self._add_item(number, _ROW_BYTES, record)
+
+    def _add_item(self, number: int, size_bytes: int, item: Record | SentMessages) -> None:
+        self._items[self._next_key] = number, size_bytes, item
         self._next_key += 1
+        self.size_bytes += size_bytes
 
     def _add_stored(self, number: int, record: MessagesStored) -> None:
         rows, payloads = record
@@ -139,8 +149,10 @@ class PendingRecords:
             and len(rows.sizes) == len(payloads.bodies)
         ):
             sent = SentMessages(self._next_key, rows, payloads)
-            self._add_other(number, sent)
             ids = rows.ids
+            self._add_item(
+                number, len(ids) * _SENT_ROW_BYTES + sum(map(len, payloads.bodies)), sent
+            )
             if len(ids) == 1:
                 self._sent[rows.first_id] = sent
             else:
@@ -151,15 +163,17 @@ class PendingRecords:
             if last > self._sequence_numbers.get(queue, 0):
                 self._sequence_numbers[queue] = last
             return
-        self._add_other(number, record)
+        size_bytes = len(rows) * _ROW_BYTES
         for payload_id, body, more in payloads:
             self._payloads[payload_id] = body, more
+            size_bytes += len(body) + len(more)
+        self._add_item(number, size_bytes, record)
         ids_here = [one[0] for new in (rows, payloads) for one in new]
         self.highest_id = max(self.highest_id, *ids_here, 0)
 
     def _add_updated(self, number: int, record: MessagesUpdated) -> None:
         self._keep(row.id for row in record.rows)
-        self._add_other(number, record)
+        self._add_item(number, len(record.rows) * _ROW_BYTES, record)
 
     def _add_deleted(self, number: int, record: MessagesDeleted) -> None:
         ids, payload_ids = record
@@ -172,7 +186,7 @@ class PendingRecords:
             self._keep(ids)
             self._keep(payload_ids)
         self._deleted_payloads.update(payload_ids)
-        self._add_other(number, record)
+        self._add_item(number, len(ids) * _ID_BYTES, record)
 
     def _keep(self, ids: Iterable[int]) -> None:
         sent = self._sent
@@ -189,8 +203,13 @@ class PendingRecords:
         if sent.alive_count:
             sent.dead.add(message_id - sent.rows.first_id)
         else:
-            del self._items[sent.key]
+            self._drop_item(sent.key)
         return True
+
+    def _drop_item(self, key: int) -> Record | SentMessages:
+        _, size_bytes, item = self._items.pop(key)
+        self.size_bytes -= size_bytes
+        return item
 
     _ADDERS: ClassVar[dict[type[Record], Callable[[PendingRecords, int, Any], None]]] = {
         MessagesStored: _add_stored,
@@ -202,7 +221,7 @@ class PendingRecords:
 
     def has_any(self, up_to_number: int) -> bool:
         """Returns whether there are records of entries up to this number."""
-        for number, _ in self._items.values():
+        for number, _, _ in self._items.values():
             return number <= up_to_number
         return False
 
@@ -217,26 +236,23 @@ class PendingRecords:
         left_bytes = size_bytes
         last_number = up_to_number
         last_in_part = 0
-        for key, (number, item) in self._items.items():
+        for key, (number, item_bytes, item) in self._items.items():
             if number > up_to_number or (left_bytes <= 0 and number != last_in_part):
                 last_number = min(up_to_number, number - 1)
                 break
             keys.append(key)
             last_in_part = number
+            left_bytes -= item_bytes
             if isinstance(item, SentMessages):
                 records += item.records()
-                left_bytes -= item.size_bytes
             else:
                 records.append(item)
-                left_bytes -= _RECORD_BYTES
-                if type(item) is MessagesStored:
-                    left_bytes -= sum([len(body) for _, body, _ in item.payloads])
         return PendingPart(last_number, keys, records)
 
     def moved(self, part: PendingPart) -> None:
         """Drops records that are in the tables now."""
         for key in part.keys:
-            _, item = self._items.pop(key)
+            item = self._drop_item(key)
             if isinstance(item, SentMessages):
                 for message_id in item.rows.ids:
                     self._sent.pop(message_id, None)

@@ -19,9 +19,8 @@ from broker.core.contract.records import (
     SessionStateSet,
 )
 from broker.core.contract.sent_rows import SentPayloads, SentRows
-from storage.blocks.block_format import LARGE_PAYLOAD_BYTES
 from storage.sqlite.commit_journal import ENTRY_MAX_BYTES
-from storage.sqlite.journal_entries import decode_records, encode_records
+from storage.sqlite.journal_entries import BODY_MAX_BYTES, decode_records, encode_records
 from tests.storage.sample_records import entity, payload, row, stored
 
 ROWS = SentRows(5, 1, 0, 9, 12, 1_700, 60_000, 61_700, [1, 2], [10, 11], ["a", None])
@@ -76,10 +75,10 @@ def test_messages_that_were_sent_are_read_as_rows():
         entity(1),
         EntityDeleted(1),
         RulesDeleted(1, [2]),
-        MessagesStored([row(1)], [payload(1, bytes(LARGE_PAYLOAD_BYTES + 1))]),
+        MessagesStored([row(1)], [payload(1, bytes(BODY_MAX_BYTES + 1))]),
         MessagesStored(
             SentRows(1, 1, 0, 1, 1, 1, None, 0, [0], [5], None),
-            SentPayloads(1, [bytes(LARGE_PAYLOAD_BYTES)], [b"x"]),
+            SentPayloads(1, [bytes(BODY_MAX_BYTES)], [b"x"]),
         ),
         stored(range(1, 5_000)),
         SessionStateSet(1, "s", bytes(ENTRY_MAX_BYTES), 1),

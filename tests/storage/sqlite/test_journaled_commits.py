@@ -283,7 +283,7 @@ def test_a_move_that_fails_leaves_everything_as_it_was(store, tmp_path, failing)
         expected = message_ids(copied(store, tmp_path / "copy"))
         writer = store._writer
         store._writer = FailingConnection(writer, failing)
-        for records in ([entity(5), sent(number + 95)], [sent(number + 95, size=20_000)]):
+        for records in ([entity(5), sent(number + 95)], [sent(number + 95, size=200_000)]):
             with pytest.raises(StorageError, match="injected"):
                 store.commit([*records, completed(number)])
         store._writer = writer
@@ -373,10 +373,35 @@ def test_deletions_free_space_before_much_is_deleted(store):
     assert stored_count(store) <= 700
 
 
-def test_large_bodies_are_deleted_at_once(store):
-    store.commit([sent(1, size=100_000)])
-    store.commit([completed(1)])
+def test_large_bodies_are_deleted_soon(store, monkeypatch):
+    """Each counts as much, because its size is not known."""
+    monkeypatch.setattr(journaled_commits, "LARGE_BODY_BYTES", 20 << 10)
+    numbers = range(1, 10)
+    for number in numbers:
+        store.commit([sent(number, size=200_000)])
+    for number in numbers:
+        store.commit([completed(number)])
+    store.commit([sent(10, size=10)])
+    (count,) = store._writer.execute("SELECT count(*) FROM payloads").fetchone()
+    assert 3 <= len(numbers) - count <= 8
+    store.commit([])
     assert (0,) == store._writer.execute("SELECT count(*) FROM payloads").fetchone()
+
+
+def test_many_deletions_move_in_parts(store, monkeypatch):
+    """They are short in the journal, and long work in the tables."""
+    monkeypatch.setattr(journaled_commits, "PENDING_MAX_BYTES", 32 << 10)
+    for start in range(1, 4_000, 400):
+        store.commit([sent(*range(start, start + 400), size=1)])
+    store.load()
+    before = stored_count(store)
+    assert 4_000 == before
+    for start in range(1, 4_000, 40):
+        store.commit([completed(*range(start, start + 40))])
+        after = stored_count(store)
+        assert before - after <= 120
+        before = after
+    assert before < 1_000
 
 
 def test_nearly_full_disks_get_no_journal(store, monkeypatch):

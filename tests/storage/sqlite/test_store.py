@@ -216,7 +216,7 @@ def test_a_full_disk_refuses_the_whole_batch_and_the_store_lives_on(sqlite):
     sqlite.commit([stored(range(1, 101))])
     before = everything(sqlite)
     forbid_growth(sqlite, extra_pages=5)
-    large = MessagesStored([row(101)], [payload(101, b"x" * 100_000)])
+    large = MessagesStored([row(101)], [payload(101, b"x" * 200_000)])
     batch = [MessagesDeleted([1], [1]), MessagesUpdated([row(2, state=1)]), large]
     with pytest.raises(StorageFull, match="has no room to grow; free space"):
         sqlite.commit(batch)
