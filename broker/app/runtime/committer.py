@@ -209,9 +209,15 @@ class Committer:
 
     async def _commit_nothing(self) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self._store.commit, ())
+        is_done = True
+        try:
+            await loop.run_in_executor(self._thread, self._store.commit, ())
+        except Exception as error:  # whatever it is, nothing is lost
+            # What was committed is durable. If the store does not work any more, the next commit fails.
+            log.exception("maintenance.failed", error=repr(error))
+            is_done = False
         # Also for those that came meanwhile: nothing else was committed since this began.
-        self._finished(is_done=True)
+        self._finished(is_done=is_done)
 
     def _finished(self, *, is_done: bool) -> None:
         self._finish_is_due = False
