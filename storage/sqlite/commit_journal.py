@@ -1,8 +1,8 @@
 """The journal: a file beside the database to which most commits are written, before they move to the tables.
 
-Appending a commit to a file costs a third of a transaction of SQLite. The journal has two segments. When one is full, the
+Appending a commit to a file costs half of a transaction of SQLite. The journal has two segments. When one is full, the
 commits of the other are in the tables, and it is written from its beginning. This module knows entries of bytes;
-`journal_entries.py` says what is in them, and `store.py` when they move.
+`journal_entries.py` says what is in them, and `journaled_commits.py` when they move.
 
 An entry:
 

@@ -151,12 +151,12 @@ class JournaledCommits:
                 self._move(old_number, _ALL)
             journal.switch()
             return journal.make_room(size_bytes)
-        due_number = self._all_due_number()
+        due_number = self._last_due_number()
         if due_number > self._moved_number and self._pending.has_any(due_number):
             self._move(due_number, max(PART_BYTES, PART_SHARE * size_bytes))
         return journal.make_room(size_bytes)
 
-    def _all_due_number(self) -> int:
+    def _last_due_number(self) -> int:
         """Returns the number of the last entry that is to move now."""
         journal, pending = self.journal, self._pending
         if pending.freed_bytes > FREED_MAX_BYTES:

@@ -86,7 +86,7 @@ def test_a_disk_that_was_full_for_a_moment_is_used_again(
 ) -> None:
     """Clients connect again, and the process continues without a restart."""
     assert ["1"] == _send(faulty_broker, "1")
-    # The first write puts zeros behind the log, for later commits, and may fail. The second is the commit.
+    # The first write may make the journal longer, and may fail. The second is the commit.
     faults.strike(Calls.WRITE, errno.ENOSPC, times=2)
     assert [] == _send(faulty_broker, "2")
     assert faults.hits

@@ -144,15 +144,7 @@ int function(int fd) { \
 SYNCS(fsync)
 SYNCS(fdatasync)
 
-/* A write that is synced, as two calls, so that both can be struck. The broker writes one part. */
-#define PWRITEV2(function) \
-ssize_t function(int fd, const struct iovec *parts, int count, off_t offset, int flags) { \
-    if (count != 1) { errno = EOPNOTSUPP; return -1; } \
-    ssize_t done = pwrite(fd, parts[0].iov_base, parts[0].iov_len, offset); \
-    return done < 0 || !(flags & RWF_DSYNC) || fdatasync(fd) == 0 ? done : -1; \
-}
-PWRITEV2(pwritev2)
-PWRITEV2(pwritev64v2)
+#include "synced_writes.h"
 
 #define TRUNCATES(function) \
 int function(int fd, off_t size) { \
