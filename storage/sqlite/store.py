@@ -84,9 +84,10 @@ _READING_PRAGMAS = ("query_only = ON", "cache_size = -8192", "temp_store = MEMOR
 
 _DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
 _NOT_PERMITTED = "cannot be written; check the permissions of the file and its folder"
+_NO_ROOM = "has no room to grow; free space on its disk"
 _CAUSES: dict[int, tuple[type[StorageError], str]] = {
-    sqlite3.SQLITE_FULL: (StorageFull, "has no room to grow; free space on its disk"),
-    sqlite3.SQLITE_IOERR_SHMSIZE: (StorageFull, "has no room to grow; free space on its disk"),
+    sqlite3.SQLITE_FULL: (StorageFull, _NO_ROOM),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StorageFull, _NO_ROOM),
     sqlite3.SQLITE_CORRUPT: (StoreUnusable, _DAMAGED),
     sqlite3.SQLITE_NOTADB: (StoreUnusable, _DAMAGED),
     sqlite3.SQLITE_CANTOPEN: (StoreUnusable, _NOT_PERMITTED),
@@ -286,7 +287,10 @@ class SqliteStore:
         writer = self._open_connection(self._writer)
         with self._explained:
             try:
-                if not (self._has_plenty and records and self._write_to_journal(writer, records)):
+                if not self._has_plenty:
+                    self._check_space(records)
+                    self._journaled.move_all(records)
+                elif not (records and self._write_to_journal(writer, records)):
                     self._journaled.move_all(records)
             except BaseException as error:
                 if _is_disk_full(error):
@@ -329,7 +333,11 @@ class SqliteStore:
         """Examines the files and the disk, if the last time was long ago or much was written."""
         now_s = time.monotonic()
         frames = self._log.uncopied_frames
-        if now_s >= self._examine_from_s or frames >= self._examine_from_frames:
+        if (
+            now_s >= self._examine_from_s
+            or frames >= self._examine_from_frames
+            or not self._has_plenty
+        ):
             if now_s >= self._move_from_s:
                 self._move_from_s = now_s + MOVE_INTERVAL_S
                 self._journaled.note_time()
@@ -373,6 +381,24 @@ class SqliteStore:
                 f"{self.path} or its -wal or -commits file was deleted or replaced while the broker ran; "
                 "put the files back, or choose another file, and start again"
             )
+
+    def _check_space(self, records: Sequence[Record]) -> None:
+        """Raises `StorageFull` if the log could not be copied into the database file after this commit.
+
+        SQLite would not notice: it needs space for the log only, and the log could never begin again.
+        """
+        new_bytes = sum(
+            len(payload.body) + len(payload.annotations)
+            for record in records
+            if isinstance(record, MessagesStored)
+            for payload in record.payloads
+        )
+        if not new_bytes:
+            return
+        # New messages are written twice: to the log, and then to the file.
+        needed_bytes = self._log.uncopied_frames * PAGE_BYTES + 2 * new_bytes
+        if needed_bytes > self._reserve.free_bytes + self._free_inside_bytes:
+            raise StorageFull(f"{self.path} {_NO_ROOM}")
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:
         # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
@@ -475,6 +501,8 @@ class _Explanation:
 def _is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return _SQLITE_CODES.get(error.errno) == sqlite3.SQLITE_FULL
+    if isinstance(error, StorageFull):
+        return True
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
 

@@ -3,40 +3,27 @@ recovers."""
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from tests.conftest import UNAVAILABLE
 from tests.support.server import BrokerProcess
+from tests.support.small_disks import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 QUEUE = "queue.1"
-DISK_MEBIBYTES = 12
+DISK_BYTES = 12 << 20
 BODY = b"x" * 100_000
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MEBIBYTES}m", "tmpfs", str(tmp_path)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip(f"{UNAVAILABLE}the right to mount a file system")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def test_full_disk_refuses_sends_and_keeps_what_it_accepted(small_disk: Path) -> None:
+def test_full_disk_refuses_sends_and_keeps_what_it_accepted(tmp_path: Path) -> None:
     """Fill the disk, see refusals, take messages out, and send again."""
-    with BrokerProcess(storage=f"sqlite:///{small_disk / 'peeklock.db'}") as broker:
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with small_disk(tmp_path, DISK_BYTES), BrokerProcess(storage=storage) as broker:
         accepted = []
         with ServiceBusClient.from_connection_string(
             broker.connection_string, retry_total=0

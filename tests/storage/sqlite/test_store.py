@@ -24,6 +24,7 @@ from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row, stored
+from tests.support.small_disks import small_disk
 
 ROOT = Path(__file__).parents[3]
 
@@ -227,6 +228,32 @@ def test_a_full_disk_refuses_the_whole_batch_and_the_store_lives_on(sqlite):
     sqlite.close()
     sqlite.open()
     assert [2, *range(4, 102)] == message_ids(sqlite)
+
+
+def fill_disk(store: SqliteStore) -> range:
+    """Stores large messages while there is room. Returns their ids."""
+    for number in range(1, 200):
+        try:
+            store.commit([MessagesStored([row(number)], [payload(number, b"x" * 100_000)])])
+        except StorageFull:
+            return range(1, number)
+    pytest.fail("the disk never filled")
+
+
+@pytest.mark.parametrize("disk_kibibytes", range(11_000, 12_100, 50))
+def test_messages_of_a_full_disk_can_be_completed(tmp_path, disk_kibibytes):
+    """Whatever the log and the file had when the disk became full."""
+    with small_disk(tmp_path, disk_kibibytes << 10):
+        store = SqliteStore(tmp_path / "peeklock.db")
+        store.open()
+        accepted = fill_disk(store)
+        assert list(accepted) == message_ids(store)
+        for number in accepted:
+            store.commit([MessagesDeleted([number], [number])])
+        assert [] == message_ids(store)
+        store.commit([stored([200])])
+        assert [200] == message_ids(store)
+        store.close()
 
 
 def test_a_batch_that_contradicts_the_file_is_refused_whole(sqlite):
