@@ -1,7 +1,8 @@
-/* Options of sockets that are set once for each message. A socket object of Python would have to be made for each call,
+/* Calls of sockets that are made once for each message. A socket object of Python would have to be made for each call,
    because the transports of uvloop have none. */
 #include "native.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -18,4 +19,31 @@ static PyObject *acknowledge(PyObject *module, PyObject *descriptor) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef socket_methods[] = {{"acknowledge", acknowledge, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 /* macOS: sockets of Python and uvloop have SO_NOSIGPIPE, or the signal is ignored */
+#endif
+
+/* write(descriptor, data) -> number of bytes: writes as much to a socket as it takes now. The descriptor must be open.
+   An error is no bytes: whoever writes next gets it. */
+static PyObject *write_socket(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 2 || !PyBytes_Check(arguments[1])) {
+        PyErr_SetString(PyExc_TypeError, "write(descriptor, data)");
+        return NULL;
+    }
+    int number = (int)PyLong_AsLong(arguments[0]);
+    if (PyErr_Occurred())
+        return NULL;
+    const char *data = PyBytes_AS_STRING(arguments[1]);
+    size_t size = (size_t)PyBytes_GET_SIZE(arguments[1]);
+    ssize_t written;
+    do
+        written = send(number, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (written < 0 && errno == EINTR);
+    return PyLong_FromSsize_t(written < 0 ? 0 : written);
+}
+
+PyMethodDef socket_methods[] = {
+    {"acknowledge", acknowledge, METH_O, NULL},
+    {"write", (PyCFunction)(void (*)(void))write_socket, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL},
+};

@@ -266,7 +266,7 @@ class AmqpTransport(asyncio.Protocol):
         if output:
             if self.tap is not None:
                 self.tap.sent(output)
-            stream.write(output)
+            self._write(stream, output)
             if self._is_full:
                 self._owner.note_unread_bytes(self, stream.get_write_buffer_size())
             else:
@@ -279,6 +279,16 @@ class AmqpTransport(asyncio.Protocol):
             self._finish(connection, stream)
         elif had_its_share:
             self._resume_reading()
+
+    def _write(self, stream: ByteStream, output: bytes) -> None:
+        """Writes to the socket at once. The stream would write at the end of this pass of the event loop, after all that
+        is done meanwhile. It gets what the socket does not take now."""
+        if self._descriptor is not None and not stream.get_write_buffer_size():
+            written_bytes = compiled.write(self._descriptor, output)
+            if written_bytes == len(output):
+                return
+            output = output[written_bytes:]
+        stream.write(output)
 
     def _acknowledge(self) -> None:
         """Sends the TCP acknowledgement of what was read at once, because there is no output to carry it. Clients with
