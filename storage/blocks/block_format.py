@@ -152,19 +152,12 @@ def encode_sent_block(sent: Sequence[SentMessages]) -> EncodedBlock:
     return EncodedBlock(b"".join(entries), b"".join(bodies), ids, ids, _sizes(sizes))
 
 
-def encode_sent_message(rows: SentRows, payloads: SentPayloads) -> EncodedBlock:
-    """Does the same as `encode_sent_block` for one message that was sent alone."""
+def encode_sent_message(rows: SentRows, payloads: SentPayloads) -> tuple[bytes, bytes]:
+    """Returns the entries and the payloads of a block of one message that was sent alone. Most messages are."""
     body = payloads.bodies[0]
     annotations = b"" if payloads.annotations is None else payloads.annotations[0]
     sizes = equal_column(len(body)) + equal_column(len(annotations))
-    ids = rows.ids
-    return EncodedBlock(
-        _ONE_MESSAGE_HEAD + sizes + pack_sent_row(rows, 0),
-        body + annotations,
-        ids,
-        ids,
-        len(body) + len(annotations),
-    )
+    return _ONE_MESSAGE_HEAD + sizes + pack_sent_row(rows, 0), body + annotations
 
 
 def _sent_sections(sent: Sequence[SentMessages]) -> list[list[SentMessages]] | None:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.core.contract.records import Record
-    from storage.blocks.block_format import EncodedBlock
 
 BODY_MAX_BYTES = 128 << 10
 """A larger body is written to the tables at once: it would be written twice."""
@@ -94,32 +93,41 @@ def decode_records(content: bytes) -> list[Record]:
 
 
 def _encode_stored(record: MessagesStored) -> _Parts | None:
-    block = _block(*record)
-    return None if block is None else (block.entries, block.payloads)
-
-
-def _block(rows: Sequence[Any], payloads: Sequence[Any]) -> EncodedBlock | None:
-    """Returns new messages as a block, or None if there are many or large ones."""
-    if max(len(rows), len(payloads)) > BLOCK_MAX_ROWS:
-        return None
+    """Returns None if there are many messages or large ones."""
+    rows, payloads = record
     if (
         type(rows) is SentRows
         and type(payloads) is SentPayloads
         and rows.first_id == payloads.first_id
-        and len(rows) == len(payloads)
+        and len(rows.sizes) == len(payloads.bodies)
     ):
-        longest_bytes = max(map(len, payloads.bodies), default=0)
-        if payloads.annotations is not None:
-            longest_bytes += max(map(len, payloads.annotations), default=0)
-        if longest_bytes > BODY_MAX_BYTES or longest_bytes * len(rows) > ENTRY_MAX_BYTES:
-            return None
-        if len(rows) == 1:
-            return encode_sent_message(rows, payloads)
-        return encode_sent_block([(rows, payloads, 0, len(rows))])
+        return _encode_sent(rows, payloads)
     sizes = [len(body) + len(annotations) for _, body, annotations in payloads]
-    if sum(sizes) > ENTRY_MAX_BYTES or max(sizes, default=0) > BODY_MAX_BYTES:
+    if not _are_few_and_small(sizes) or len(rows) > BLOCK_MAX_ROWS:
         return None
-    return encode_block(rows, payloads)
+    block = encode_block(rows, payloads)
+    return block.entries, block.payloads
+
+
+def _encode_sent(rows: SentRows, payloads: SentPayloads) -> _Parts | None:
+    sizes = [len(body) for body in payloads.bodies]
+    if payloads.annotations is not None:
+        more = map(len, payloads.annotations)
+        sizes = [size + added for size, added in zip(sizes, more, strict=True)]
+    if not _are_few_and_small(sizes):
+        return None
+    if len(sizes) == 1:
+        return encode_sent_message(rows, payloads)
+    block = encode_sent_block([(rows, payloads, 0, len(sizes))])
+    return block.entries, block.payloads
+
+
+def _are_few_and_small(sizes: Sequence[int]) -> bool:
+    return (
+        len(sizes) <= BLOCK_MAX_ROWS
+        and max(sizes, default=0) <= BODY_MAX_BYTES
+        and sum(sizes) <= ENTRY_MAX_BYTES
+    )
 
 
 def _decode_stored(entries: bytes, payloads: bytes) -> MessagesStored:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import MessagesDeleted
@@ -116,8 +117,16 @@ class JournaledCommits:
         if content is None or not self._make_room(len(content)):
             return False
         pending.freed_bytes += self._freed_bytes(records, index)
-        number = journal.append(content)
-        pending.add(number, records)
+        # Before it is durable, because that is quicker: a process that has waited for the disk runs with cold caches.
+        # Nobody knows its messages yet.
+        pending.add(journal.last_number + 1, records)
+        try:
+            journal.append(content)
+        except BaseException:
+            self.forget()
+            with suppress(Exception):  # bodies may be read before the next commit
+                self._known()
+            raise
         return True
 
     def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int:

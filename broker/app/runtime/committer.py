@@ -40,7 +40,7 @@ IDLE_S = 0.02
 
 
 class CommitObserver(Protocol):
-    """Called after each commit, before its effects are released."""
+    """Called after each commit."""
 
     def __call__(self, seconds: float, records: int, *, inline: bool) -> None:
         """`inline` means that the event loop itself has committed, and not the commit thread."""
@@ -250,8 +250,9 @@ class Committer:
     def _commit_at_once(self, turn: Turn) -> None:
         self._is_inside_submit = True
         try:
-            self._commit_inline(turn)
+            seconds = self._commit_inline(turn)
             self._release(turn)
+            self._note_inline(turn, seconds)  # no answer waits for it
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
         finally:
@@ -281,7 +282,7 @@ class Committer:
                     continue
                 batch, turn_count = self._next_batch()
                 if is_inline := self._is_quick(batch):
-                    self._commit_inline(batch)
+                    self._note_inline(batch, self._commit_inline(batch))
                 else:
                     await self._commit_in_thread(batch)
                     if self._ownership is not None and not self._is_certain:
@@ -302,14 +303,18 @@ class Committer:
             self._released = self._submitted
             self._wake()
 
-    def _commit_inline(self, batch: Turn) -> None:
-        """Commits on the event loop, which does nothing else meanwhile."""
+    def _commit_inline(self, batch: Turn) -> float:
+        """Commits on the event loop, which does nothing else meanwhile. Returns how many seconds that took."""
         if not batch.records:
-            return
+            return 0.0
         self._committing()
         started_s = self._stopwatch_s()
         self._store.commit(batch.records)
-        seconds = self._stopwatch_s() - started_s
+        return self._stopwatch_s() - started_s
+
+    def _note_inline(self, batch: Turn, seconds: float) -> None:
+        if not batch.records:
+            return
         if self._thread is not None:
             self._policy.note(seconds, inline=True)
         self._observe(seconds, len(batch.records), inline=True)

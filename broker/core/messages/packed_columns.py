@@ -48,11 +48,7 @@ def packed_column(values: tuple[int | None, ...]) -> bytes:
     first = values[0]
     count = len(values)
     if values.count(first) == count:
-        if not first:
-            return _KINDS[_NONE if first is None else _ZERO]
-        if first not in _FITS_INTEGER:
-            raise OverflowError(f"{first} has more than 64 bits")
-        return _KINDS[_EQUAL] + _INTEGER.pack(first)
+        return equal_column(first)
     if None in values:
         bits = sum([1 << position for position, one in enumerate(values) if one is not None])
         rest = packed_column(tuple([one or 0 for one in values]))
@@ -61,8 +57,12 @@ def packed_column(values: tuple[int | None, ...]) -> bytes:
 
 
 def equal_column(value: int | None) -> bytes:
-    """Returns a column in which all values are this one."""
-    return packed_column((value,))
+    """Returns a column in which all values are this one. Raises `OverflowError` if it has more than 64 bits."""
+    if not value:
+        return _KINDS[_NONE if value is None else _ZERO]
+    if value not in _FITS_INTEGER:
+        raise OverflowError(f"{value} has more than 64 bits")
+    return _KINDS[_EQUAL] + _INTEGER.pack(value)
 
 
 def consecutive_column(first: int) -> bytes:

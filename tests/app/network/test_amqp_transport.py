@@ -255,6 +255,65 @@ class TcpStream(Watched):
         self.touches += 1
 
 
+class Answering(TcpStream):
+    """A stream whose connection has output."""
+
+    def __init__(self, accepted: socket.socket, sslcontext: object = None) -> None:
+        super().__init__(accepted, sslcontext)
+        self.output = b"answer"
+        self.unread_bytes = 0
+        self.written: list[bytes] = []
+
+    def take_output(self) -> bytes:
+        return self.output
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+async def test_answers_are_written_at_once():
+    """The stream would write them at the end of the pass."""
+    accepted, client = socket.socketpair()
+    with accepted, client:
+        stream = Answering(accepted)
+        one = transport(stream)
+        one.connection_made(stream)
+        one.flush()
+        assert b"answer" == client.recv(100)
+        assert [] == stream.written
+
+
+@pytest.mark.parametrize(("sslcontext", "unread_bytes"), [(None, 1), (object(), 0)])
+async def test_answers_are_left_to_the_stream(sslcontext, unread_bytes):
+    """If it still has something to write before them, or has to encrypt them."""
+    accepted, client = socket.socketpair()
+    with accepted, client:
+        stream = Answering(accepted, sslcontext)
+        stream.unread_bytes = unread_bytes
+        one = transport(stream)
+        one.connection_made(stream)
+        one.flush()
+        assert [b"answer"] == stream.written
+
+
+async def test_the_stream_gets_what_the_socket_does_not_take():
+    """Nothing is lost or written twice if a client does not read."""
+    accepted, client = socket.socketpair()
+    with accepted, client:
+        stream = Answering(accepted)
+        stream.output = bytes(range(256)) * 100_000
+        one = transport(stream)
+        one.connection_made(stream)
+        one.flush()
+        (rest,) = stream.written
+        taken_bytes = len(stream.output) - len(rest)
+        assert taken_bytes
+        assert stream.output == client.recv(taken_bytes, socket.MSG_WAITALL) + rest
+
+
 @pytest.mark.parametrize("sslcontext", [None, object()])
 async def test_what_has_no_answer_is_acknowledged_once(sslcontext):
     """The client may wait for that, and nothing else would send it for 40 ms."""
