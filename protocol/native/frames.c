@@ -52,6 +52,28 @@ static PyObject *skip_events(PyObject *module, PyObject *args) {
     Py_RETURN_FALSE;
 }
 
+/* free_connection(transport, connection, collector): frees a connection of Proton. Other Python code runs meanwhile. */
+static PyObject *free_connection(PyObject *module, PyObject *args) {
+    unsigned long long addresses[3];
+    if (!PyArg_ParseTuple(args, "KKK", &addresses[0], &addresses[1], &addresses[2]))
+        return NULL;
+    void *transport = (void *)(uintptr_t)addresses[0], *connection = (void *)(uintptr_t)addresses[1],
+         *collector = (void *)(uintptr_t)addresses[2];
+    Py_BEGIN_ALLOW_THREADS
+    proton.transport_close_tail(transport);
+    proton.transport_close_head(transport);
+    while (proton.collector_pop(collector)) {
+    }
+    proton.transport_unbind(transport);
+    proton.collector_release(collector);
+    proton.connection_release(connection);
+    proton.decref(transport);
+    proton.decref(connection);
+    proton.collector_free(collector);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
 /* Reads an unsigned integer in one of its three encodings. Returns 0 if it is another value. */
 static int take_uint(const uint8_t **p, const uint8_t *end, uint32_t *value) {
     const uint8_t *at = *p;
@@ -300,6 +322,7 @@ PyMethodDef frame_methods[] = {
     {"set_proton", set_proton, METH_VARARGS, NULL},
     {"set_events", set_events, METH_VARARGS, NULL},
     {"skip_events", skip_events, METH_VARARGS, NULL},
+    {"free_connection", free_connection, METH_VARARGS, NULL},
     {"send", send, METH_VARARGS, NULL},
     {"pump", pump, METH_VARARGS, NULL},
     {"push", push, METH_VARARGS, NULL},

@@ -41,7 +41,10 @@ typedef struct {
     F(_Bool, delivery_partial, (void *)) F(_Bool, delivery_aborted, (void *)) F(_Bool, delivery_settled, (void *))    \
     F(uint64_t, delivery_remote_state, (void *)) F(void, delivery_update, (void *, uint64_t))                         \
     F(void, delivery_settle, (void *)) F(ssize_t, transport_push, (void *, const char *, size_t))                     \
-    F(ssize_t, transport_peek, (void *, char *, size_t)) F(void, transport_pop, (void *, size_t))
+    F(ssize_t, transport_peek, (void *, char *, size_t)) F(void, transport_pop, (void *, size_t))                     \
+    F(int, transport_close_tail, (void *)) F(int, transport_close_head, (void *)) F(int, transport_unbind, (void *))  \
+    F(void, collector_release, (void *)) F(void, collector_free, (void *)) F(void, connection_release, (void *))      \
+    F(int, decref, (void *))
 #define PROTON_FIELD(result, name, arguments) result(*name) arguments;
 
 typedef struct {

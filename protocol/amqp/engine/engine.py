@@ -102,6 +102,8 @@ class Engine:
     ) -> None:
         self._lifecycle = lifecycle or ConnectionLifecycle()
         self._output_ended = False
+        self._object_count = 0
+        """How many links and deliveries there were when the socket was lost."""
         """Proton has written its close and will write nothing more. Proton decides this, so it is not in the
         table of states."""
         self._sessions = IncomingSessions()
@@ -258,7 +260,7 @@ class Engine:
             self._lifecycle.apply(ConnectionEvent.SOCKET_LOST)
             self._output.clear()
             self._flows.clear()
-            self._dispatch.free_links()
+            self._object_count = self._dispatch.free_links()
             if not self._dispatch.running:
                 self._free()
 
@@ -270,7 +272,7 @@ class Engine:
                 self._free()
 
     def _free(self) -> None:
-        free_proton(self._proton)
+        free_proton(self._proton, self._object_count)
         del self._transport_address
         del self._dispatch  # breaks a reference cycle through the handler
 

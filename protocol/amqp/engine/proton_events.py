@@ -156,11 +156,15 @@ class ProtonEvents:
             if not link.closed:
                 link.apply(LinkEvent.DETACH)
 
-    def free_links(self) -> None:
-        """Forgets all links, because the socket is gone. The handler is not called for them."""
+    def free_links(self) -> int:
+        """Forgets all links, because the socket is gone. The handler is not called for them. Returns how many sessions,
+        links and deliveries there were."""
+        object_count = len(self._endpoints.sessions) + len(self._dead_links)
         for link in self._links.values():
+            object_count += 1 + len(link.deliveries) + len(link.unconfirmed or ())
             link.free()
         self._endpoints.clear()
+        return object_count
 
     @property
     def has_ended(self) -> bool:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from protocol.amqp.engine import proton_connection
 from protocol.amqp.engine.engine import ACCEPTED
+from protocol.amqp.engine.proton_connection import FEW_OBJECTS
 from tests.support.amqp_frames import (
     Recorder,
     accepted,
@@ -101,4 +103,23 @@ def test_connections_leave_no_memory_behind(before, more):
     start = resident_bytes()
     for _ in range(more):
         connect()
+    assert resident_bytes() - start < GROWTH_BYTES
+
+
+def connect_with_many_links() -> None:
+    links = [attach_sender(f"to {number}", number) for number in range(FEW_OBJECTS + 1)]
+    engine, _ = opened(*links, handler=Recorder(accepts=False))
+    engine.connection_lost()
+    # They are freed in another thread. This waits for it.
+    proton_connection._freeing.submit(gc.collect).result()
+
+
+@pytest.mark.parametrize(("before", "more"), [(20, 60)])
+def test_large_connections_leave_no_memory_behind(before, more):
+    """Another thread frees them."""
+    for _ in range(before):
+        connect_with_many_links()
+    start = resident_bytes()
+    for _ in range(more):
+        connect_with_many_links()
     assert resident_bytes() - start < GROWTH_BYTES
