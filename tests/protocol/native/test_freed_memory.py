@@ -111,7 +111,7 @@ def connect_with_many_links() -> None:
     engine, _ = opened(*links, handler=Recorder(accepts=False))
     engine.connection_lost()
     # They are freed in another thread. This waits for it.
-    proton_connection._freeing.submit(gc.collect).result()
+    proton_connection._freeing.submit(int).result()
 
 
 @pytest.mark.parametrize(("before", "more"), [(20, 60)])
