@@ -280,7 +280,7 @@ async def test_answers_are_written_at_once():
     with accepted, client:
         stream = Answering(accepted)
         one = transport(stream)
-        one.connection_made(stream)
+        one.connection_made(cast("asyncio.BaseTransport", stream))
         one.flush()
         assert b"answer" == client.recv(100)
         assert [] == stream.written
@@ -294,7 +294,7 @@ async def test_answers_are_left_to_the_stream(sslcontext, unread_bytes):
         stream = Answering(accepted, sslcontext)
         stream.unread_bytes = unread_bytes
         one = transport(stream)
-        one.connection_made(stream)
+        one.connection_made(cast("asyncio.BaseTransport", stream))
         one.flush()
         assert [b"answer"] == stream.written
 
@@ -306,7 +306,7 @@ async def test_the_stream_gets_what_the_socket_does_not_take():
         stream = Answering(accepted)
         stream.output = bytes(range(256)) * 100_000
         one = transport(stream)
-        one.connection_made(stream)
+        one.connection_made(cast("asyncio.BaseTransport", stream))
         one.flush()
         (rest,) = stream.written
         taken_bytes = len(stream.output) - len(rest)
