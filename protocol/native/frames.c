@@ -6,6 +6,7 @@
 #define HEADER_BYTES 8
 #define DISPOSITION_MAX_BYTES 1024
 #define PEEK_BYTES 65536
+#define PLAIN_DEPTH 8
 
 Proton proton;
 
@@ -104,6 +105,49 @@ static const uint8_t *fields_of(const uint8_t *frame, const uint8_t **end, uint8
         return NULL;
     *end = list + 1 + width + size;
     return list + 1 + 2 * width;
+}
+
+/* Returns where a value ends that is well-formed. Returns NULL if it may not be, which the caller finds out: it is
+   malformed, nested deeply, an array, a character or a decimal, has a text that is not ASCII, or a map key that is not
+   a text. */
+static const uint8_t *plain_end(const uint8_t *p, const uint8_t *end, int depth) {
+    const uint8_t *next = simple_end(p, end);
+    Compound items;
+    if (next != NULL) {
+        uint8_t code = *p;
+        int is_text = (code & 0xe1) == 0xa1;
+        for (p = is_text || code == 0x56 ? p + 1 : next; p < next; p++)
+            if (*p > (is_text ? 0x7f : 1))
+                return NULL;
+        return code == 0x73 || code == 0x74 || code == 0x84 || code == 0x94 ? NULL : next;
+    }
+    if (p >= end || depth == 0)
+        return NULL;
+    if (*p == 0x45)
+        return p + 1;
+    if (*p == 0) {
+        next = plain_end(p + 1, end, depth - 1);
+        return next == NULL ? NULL : plain_end(next, end, depth - 1);
+    }
+    int is_map = read_compound(p, end, 0xc1, &items);
+    if ((!is_map && !read_compound(p, end, 0xc0, &items)) || (is_map && items.count & 1))
+        return NULL;
+    for (p = items.first; items.count > 0; items.count--) {
+        int is_key = is_map && !(items.count & 1);
+        if (p >= items.end || (is_key && (*p & 0xe1) != 0xa1) || (p = plain_end(p, items.end, depth - 1)) == NULL)
+            return NULL;
+    }
+    return p == items.end ? p : NULL;
+}
+
+/* is_plain(data, start, end): whether a well-formed value is in this range, see plain_end. */
+static PyObject *is_plain(PyObject *module, PyObject *args) {
+    const uint8_t *data;
+    Py_ssize_t size, start, end;
+    if (!PyArg_ParseTuple(args, "y#nn", &data, &size, &start, &end))
+        return NULL;
+    return PyBool_FromLong(start >= 0 && end <= size && start < end &&
+                           plain_end(data + start, data + end, PLAIN_DEPTH) != NULL);
 }
 
 /* --- output --------------------------------------------------------------------------------- */
@@ -323,6 +367,7 @@ PyMethodDef frame_methods[] = {
     {"set_events", set_events, METH_VARARGS, NULL},
     {"skip_events", skip_events, METH_VARARGS, NULL},
     {"free_connection", free_connection, METH_VARARGS, NULL},
+    {"is_plain", is_plain, METH_VARARGS, NULL},
     {"send", send, METH_VARARGS, NULL},
     {"pump", pump, METH_VARARGS, NULL},
     {"push", push, METH_VARARGS, NULL},

@@ -63,7 +63,7 @@ static int set_field(PyObject *message, int name, PyObject *value) {
 
 /* Returns where a simple value ends. Returns NULL if it is longer than the data, is compound or described, or has a
    constructor that is not known. */
-static const uint8_t *simple_end(const uint8_t *p, const uint8_t *end) {
+const uint8_t *simple_end(const uint8_t *p, const uint8_t *end) {
     /* By the high half of a constructor: which low halves exist, and the width of the value (AMQP 1.0 §1.2). */
     static const uint16_t known[16] = {[4] = 0x1f, [5] = 0x7f, [6] = 3, [7] = 0x1f, [8] = 0x1f, [9] = 0x110,
                                        [10] = 0xb, [11] = 0xb};
@@ -81,13 +81,8 @@ static const uint8_t *simple_end(const uint8_t *p, const uint8_t *end) {
     return (size_t)(end - p) >= size ? p + size : NULL;
 }
 
-typedef struct {
-    const uint8_t *first, *end;
-    uint32_t count;
-} Compound;
-
 /* Reads the list or map at p, whose constructor is `code` or its wide form. Returns 0 if it is another value. */
-static int read_compound(const uint8_t *p, const uint8_t *end, uint8_t code, Compound *found) {
+int read_compound(const uint8_t *p, const uint8_t *end, uint8_t code, Compound *found) {
     int width = end - p < 3 ? 0 : *p == code ? 1 : *p == code + 0x10 ? 4 : 0;
     if (width == 0 || end - p < 1 + 2 * width)
         return 0;

@@ -55,6 +55,17 @@ typedef struct {
 
 extern Proton proton;
 
+/* --- values ---------------------------------------------------------------------------------- */
+
+typedef struct {
+    const uint8_t *first, *end;
+    uint32_t count;
+} Compound;
+
+/* Both are in messages.c. */
+const uint8_t *simple_end(const uint8_t *p, const uint8_t *end);
+int read_compound(const uint8_t *p, const uint8_t *end, uint8_t code, Compound *found);
+
 /* --- deliveries ----------------------------------------------------------------------------- */
 
 typedef struct Deliveries Deliveries;

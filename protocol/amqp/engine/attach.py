@@ -6,8 +6,9 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cproton_ffi import lib
 
@@ -16,9 +17,16 @@ from protocol.amqp.engine.outcomes import data_bytes, set_condition, set_data, t
 from protocol.codec import Array, Described, decode, encode_map_entries, encode_symbol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from protocol.amqp.engine.outcomes import WireError
+
+
+Value = TypeVar("Value")
+
+_KEPT_VALUES = 256
+_KEPT_MAX_BYTES = 512
+"""How many values of attaches are kept decoded, and how long they may be."""
 
 
 class FilterValue(NamedTuple):
@@ -28,8 +36,7 @@ class FilterValue(NamedTuple):
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Attach:
+class Attach(NamedTuple):
     """The fields of a client's attach."""
 
     name: str
@@ -44,8 +51,8 @@ class Attach:
     """0 unsettled, 1 settled, 2 mixed."""
     rcv_settle_mode: int = 0
     """0 first, 1 second."""
-    filter: dict[str, FilterValue] = field(default_factory=dict)
-    properties: dict[str, object] = field(default_factory=dict)
+    filter: Mapping[str, FilterValue] = MappingProxyType({})
+    properties: Mapping[str, object] = MappingProxyType({})
     copies: bool = False
     """Distribution mode `copy`: the client browses messages, which stay in the queue."""
     outcomes: frozenset[str] = frozenset()
@@ -71,22 +78,11 @@ def read_attach(link: Any) -> Attach:
         dynamic=bool(lib.pn_terminus_is_dynamic(target if is_receiver else source)),
         snd_settle_mode=lib.pn_link_remote_snd_settle_mode(link),
         rcv_settle_mode=lib.pn_link_remote_rcv_settle_mode(link),
-        filter=_filters(decoded_map(lib.pn_terminus_filter(source))),
-        properties=decoded_map(lib.pn_link_remote_properties(link)),
+        filter=_filters(data_bytes(lib.pn_terminus_filter(source))),
+        properties=_properties(data_bytes(lib.pn_link_remote_properties(link))),
         copies=not is_receiver and _wants_copies(source),
-        outcomes=_symbols(lib.pn_terminus_outcomes(source)),
+        outcomes=_symbols(data_bytes(lib.pn_terminus_outcomes(source))),
     )
-
-
-def _symbols(data: Any) -> frozenset[str]:
-    """Returns the symbols of a field that is one symbol or an array of them."""
-    encoded = data_bytes(data)
-    try:
-        value = decode(encoded)[0] if encoded else None
-    except UndecodableMessage:
-        return frozenset()
-    items = value.items if isinstance(value, Array) else [value]
-    return frozenset(item for item in items if isinstance(item, str))
 
 
 def _wants_copies(source: Any) -> bool:
@@ -99,7 +95,10 @@ def _wants_copies(source: Any) -> bool:
 
 def decoded_map(data: Any) -> dict[str, object]:
     """Returns a map of the client by the text of its keys. Empty if it is absent or not a map."""
-    encoded = data_bytes(data)
+    return _map(data_bytes(data))
+
+
+def _map(encoded: bytes) -> dict[str, object]:
     if not encoded:
         return {}
     try:
@@ -111,9 +110,26 @@ def decoded_map(data: Any) -> dict[str, object]:
     return {str(key): item for key, item in value.items()}
 
 
-def _filters(entries: dict[str, object]) -> dict[str, FilterValue]:
+def _kept(read: Callable[[bytes], Value]) -> Callable[[bytes], Value]:
+    """Returns a function that reads the same value only once: most clients attach all their links with the same
+    filters and properties. Nobody may change what it returns."""
+    read_once = lru_cache(_KEPT_VALUES)(read)
+
+    def read_again(encoded: bytes) -> Value:
+        return read_once(encoded) if len(encoded) <= _KEPT_MAX_BYTES else read(encoded)
+
+    return read_again
+
+
+@_kept
+def _properties(encoded: bytes) -> Mapping[str, object]:
+    return _map(encoded)
+
+
+@_kept
+def _filters(encoded: bytes) -> Mapping[str, FilterValue]:
     filters: dict[str, FilterValue] = {}
-    for name, value in entries.items():
+    for name, value in _map(encoded).items():
         if isinstance(value, Described):
             descriptor = value.descriptor
             known = descriptor if isinstance(descriptor, int | str) else str(descriptor)
@@ -121,6 +137,17 @@ def _filters(entries: dict[str, object]) -> dict[str, FilterValue]:
         else:
             filters[name] = FilterValue(None, value)
     return filters
+
+
+@_kept
+def _symbols(encoded: bytes) -> frozenset[str]:
+    """Returns the symbols of a field that is one symbol or an array of them."""
+    try:
+        value = decode(encoded)[0] if encoded else None
+    except UndecodableMessage:
+        return frozenset()
+    items = value.items if isinstance(value, Array) else [value]
+    return frozenset(item for item in items if isinstance(item, str))
 
 
 def write_attach(

@@ -23,6 +23,7 @@ from protocol.codec import (
     encode,
     value_end,
 )
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,11 +84,12 @@ def check_values(data: bytes, start: int, end: int, performative: Performative) 
     malformed array then crashes the process. Of a transfer Proton keeps only the state, which the caller checks.
     Flows and dispositions are frequent, and are not dangerous without arrays.
     """
-    if performative.code == TRANSFER:
+    body = start + 4 * data[start + 4]
+    if performative.code == TRANSFER or compiled.is_plain(data, body, end):
         return
     is_frequent = performative.code in (FLOW, DISPOSITION) and end - start <= _PLAIN_FRAME_BYTES
     if not is_frequent or has_array(data, start, end):
-        decode(data, start + 4 * data[start + 4])
+        decode(data, body)
 
 
 def field_starts(data: bytes, performative: Performative, limit: int) -> list[int]:

@@ -118,6 +118,22 @@ def test_a_session_filter_is_read_and_answered_in_either_shape(value, told):
     assert "Long" == type(attach[13]["com.microsoft:locked-until-utc"]).__name__
 
 
+@pytest.mark.parametrize("size", [1, 5_000])
+def test_each_link_has_its_own_filter_and_properties(size):
+    """Short ones are decoded once for all links that have them."""
+    engine, recorder = opened()
+    key = Symbol("x:filter")
+    for handle, number in enumerate([1, 2, 1]):
+        value = str(number) * size
+        properties = {Symbol("a"): value}
+        say(
+            engine,
+            attach_receiver(str(handle), handle, filters={key: value}, properties=properties),
+        )
+        assert {"x:filter": FilterValue(None, value)} == recorder.attaches[-1].filter
+        assert {"a": value} == recorder.attaches[-1].properties
+
+
 def test_filters_that_are_not_in_force_are_not_echoed():
     engine, _ = opened()
 
