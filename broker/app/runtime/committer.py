@@ -129,6 +129,11 @@ class Committer:
             self._start()
 
     @property
+    def takes_time(self) -> bool:
+        """Whether a commit takes longer than reading sockets."""
+        return self._thread is not None
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits for the store."""
         return self._running is None and not self._waiting

@@ -40,6 +40,9 @@ log = structlog.get_logger("peeklock.turn")
 TURN_S = 0.005
 """After so long a turn ends, between two commands, so that sockets are read and written."""
 
+GATHERED_MAX = 64
+"""So many commands are enough for a turn."""
+
 SHORT_TURN_S = 0.002
 """After a turn that took longer, parts of unfinished commands have to wait for the next pass of the event loop."""
 
@@ -110,6 +113,8 @@ class TurnLoop:
         self._all_released = asyncio.Event()
         self._all_released.set()
         self._scheduled = False
+        self._gathered_count = 0
+        """How many commands there were when the sockets were looked at again before a turn."""
         self._suspended = False
         self._asking: dict[AwaitedRequest, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -158,7 +163,7 @@ class TurnLoop:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._run)
+            self._loop.call_soon(self._run_or_gather)
 
     def _compile(self, namespace: Namespace, command: Command) -> bool:
         """Returns whether the command waits until its rules are compiled."""
@@ -285,8 +290,24 @@ class TurnLoop:
             self._timer.cancel()
             self._timer = None
 
+    def _run_or_gather(self) -> None:
+        """Runs a turn, or looks at the sockets once more before it. If several commands came with the last look, more have
+        probably come since then, and a commit for them costs as much as many looks."""
+        count = len(self._inbox)
+        if (
+            self._gathered_count < count < GATHERED_MAX
+            and count > 1
+            and self._committer is not None
+            and self._committer.takes_time
+        ):
+            self._gathered_count = count
+            self._loop.call_soon(self._run_or_gather)
+        else:
+            self._run()
+
     def _run(self) -> None:
         self._scheduled = False
+        self._gathered_count = 0
         if (self._must_run or self._unfinished) and not self._suspended:
             self._must_run = False
             try:

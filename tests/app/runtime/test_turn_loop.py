@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from broker.app.runtime import turn_loop
 from broker.app.runtime.clock import Clock
-from broker.app.runtime.turn_loop import PART_INTERVAL_S, TURN_S, TurnLoop
+from broker.app.runtime.turn_loop import GATHERED_MAX, PART_INTERVAL_S, TURN_S, TurnLoop
 from broker.core.contract.commands import Credit, Detach, Send, Settle, Tick
 from broker.core.contract.message import Message
 from broker.core.contract.settlement_values import COMPLETE
@@ -51,6 +53,7 @@ class BusyCommitter:
     """Is never idle: while one commit runs, the next is gathered. Each turn is durable at last."""
 
     idle = False
+    takes_time = False
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -451,3 +454,44 @@ async def test_what_nobody_waits_for_waits_while_commands_are_suspended():
     turns.resume()
     await _passes()
     assert [("-", "Settle"), ("-", "Tick")] == namespace.done
+
+
+@pytest.mark.parametrize(("takes_time", "turn_count"), [(True, 1), (False, 2)])
+async def test_commands_that_come_together_get_one_commit_if_commits_take_time(
+    takes_time, turn_count
+):
+    """What comes while the first are looked at would have to wait for their commit, and get one of its own."""
+    turns, namespace, committer = _wide_loop()
+    committer.takes_time = takes_time
+    one: Any = namespace
+    turns.submit(one, _send("a", 1))
+    turns.submit(one, _send("b", 1))
+    await asyncio.sleep(0)
+    turns.submit(one, _send("c", 1))
+    await _passes()
+    assert [("a", 1), ("b", 1), ("c", 1)] == namespace.done
+    assert turn_count == committer.submitted
+
+
+async def test_a_command_that_comes_alone_does_not_wait_for_others():
+    """Most clients wait for the answer before they send more."""
+    turns, namespace, committer = _wide_loop()
+    committer.takes_time = True
+    one: Any = namespace
+    turns.submit(one, _send("a", 1))
+    await asyncio.sleep(0)
+    assert [("a", 1)] == namespace.done
+
+
+async def test_gathering_ends_when_there_are_enough_commands():
+    """However fast they come."""
+    turns, namespace, committer = _wide_loop()
+    committer.takes_time = True
+    one: Any = namespace
+    for number in range(GATHERED_MAX):
+        turns.submit(one, _send("a", number))
+        turns.submit(one, _send("b", number))
+        await asyncio.sleep(0)
+        if namespace.done:
+            break
+    assert GATHERED_MAX == len(namespace.done)
