@@ -47,13 +47,12 @@ class JournaledCommits:
     def __init__(
         self,
         database: Path,
-        write_tables: Callable[[Sequence[Record], int | None], None],
+        write_tables: Callable[[Sequence[Record], int], None],
         read_moved_number: Callable[[], int],
     ) -> None:
         self.journal = CommitJournal(database)
         self._write_tables = write_tables
-        """Writes records to the tables, and the number of the last moved entry unless it is None, in one transaction,
-        durably."""
+        """Writes records to the tables, and the number of the last moved entry, in one transaction, durably."""
         self._read_moved_number = read_moved_number
         """Reads the number of the last moved entry from the tables."""
         self._is_open = False
@@ -188,13 +187,13 @@ class JournaledCommits:
         self._pending.moved(part)
 
     def move_all(self, records: Sequence[Record] = ()) -> None:
-        """Writes all pending records and then these to the tables, in one transaction."""
+        """Writes all pending records and then these to the tables, in one transaction. These get a number like an entry, so
+        that later entries are not read after an older copy of the database that does not have them."""
         pending = self._known()
-        number = self.journal.last_used_number
-        part = pending.first_part(number, _ALL)
-        if part.records or records or number > self._moved_number:
-            has_moved = number > self._moved_number
-            self._write_tables([*part.records, *records], number if has_moved else None)
+        number = self.journal.last_used_number + bool(records)
+        if number > self._moved_number:
+            part = pending.first_part(number, _ALL)
+            self._write_tables([*part.records, *records], number)
             self._moved_number = number
             pending.moved(part)
         self.journal.begin(self._store_id, number)
@@ -242,6 +241,10 @@ class JournaledCommits:
     def _known(self) -> PendingRecords:
         if self._is_stale:
             self._moved_number = self._read_moved_number()
+            if (
+                self._moved_number > self.journal.last_number
+            ):  # the transaction that failed has taken place
+                self.journal.begin(self._store_id, self._moved_number)
             self._pending = self._read(self.journal.last_number)
             self._is_stale = False
         return self._pending

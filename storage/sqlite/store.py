@@ -311,7 +311,7 @@ class SqliteStore:
         index = self._blocks.known_index or self._blocks.index(self._source(writer))
         return self._journaled.write(records, index)
 
-    def _write_tables(self, records: Sequence[Record], moved_number: int | None) -> None:
+    def _write_tables(self, records: Sequence[Record], moved_number: int) -> None:
         """Writes records, and the number of the last journal entry that moves with them, in one transaction."""
         writer = self._open_connection(self._writer)
         self._checkpoints.restart_log(writer)
@@ -319,8 +319,7 @@ class SqliteStore:
         batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
         writer.execute("BEGIN IMMEDIATE")
         batch.write(records)
-        if moved_number is not None:
-            writer.execute(self._statements.one("set_moved_number"), (moved_number,))
+        writer.execute(self._statements.one("set_moved_number"), (moved_number,))
         writer.execute("COMMIT")
         self._blocks.apply(batch.apply)
 

@@ -27,7 +27,9 @@ def statements_of(store, records) -> list[str]:
     begin, *between, commit = texts
     assert ("BEGIN IMMEDIATE", "COMMIT") == (begin, commit)
     words = [text.replace("OR FAIL ", "").split() for text in between]
-    return [f"{verb} {table}" for verb, _, table, *_ in words]
+    made = [f"{verb} {table}" for verb, _, table, *_ in words]
+    assert "UPDATE SET" == made.pop()  # the number of the commit
+    return made
 
 
 @pytest.mark.parametrize("count", [1, 2, 300, 2000])

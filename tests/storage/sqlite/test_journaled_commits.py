@@ -539,6 +539,7 @@ def test_a_journal_that_is_gone_when_it_has_to_be_read_again_is_reported(store, 
     """A commit has failed, so the journal is read again. What was in it must not be forgotten."""
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 60.0)
     store.commit([entity(2)])
+    missing = f"-commits was deleted.*commit {store._journaled.journal.last_number + 1} is missing"
     store.commit([sent(1)])
     store.commit([sent(2)])
     path = store._journaled.journal.path
@@ -549,7 +550,7 @@ def test_a_journal_that_is_gone_when_it_has_to_be_read_again_is_reported(store, 
         with pytest.raises(StorageError, match="injected"):
             store.commit([sent(3)])
     for _ in range(2):
-        with pytest.raises(StoreUnusable, match=r"-commits was deleted.*commit 1 is missing"):
+        with pytest.raises(StoreUnusable, match=missing):
             store.commit([sent(4)])
     elsewhere.rename(path)
     assert [1, 2] == message_ids(store)
@@ -574,6 +575,27 @@ def test_a_failure_right_after_a_transaction_changes_nothing(store, monkeypatch,
     store.commit([completed(2)])
     store.commit([sent(4)])
     assert {1, 3, 4} - ({3} if not records else set()) == set(message_ids(store))
+
+
+def test_an_older_copy_of_the_database_is_not_joined_with_later_commits(store, tmp_path):
+    """Commits of the journal may follow one that only the tables have. The older copy does not have that."""
+    store.commit([sent(1)])
+    older = copied_files(store, tmp_path / "older")
+    store.commit([sent(2)])
+    alone = copied_files(store, tmp_path / "alone")
+    store.commit([entity(2)])
+    store.commit([sent(3)])
+    journal = store._journaled.journal.path
+    shutil.copy(journal, older.with_name(journal.name))
+    with pytest.raises(StoreUnusable, match=r"-commits is damaged: commit \d+ is missing; put a"):
+        SqliteStore(older).open()
+    assert [1, 2] == message_ids(opened(SqliteStore(alone)))
+    assert [1, 2, 3] == message_ids(copied(store, tmp_path / "newest"))
+
+
+def opened(store: SqliteStore) -> SqliteStore:
+    store.open()
+    return store
 
 
 def test_a_journal_of_another_database_is_not_read(store, tmp_path):
