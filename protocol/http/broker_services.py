@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Peer
+    from broker.core.contract.errors import BrokerError
     from protocol.http.control_services import ControlServices
     from protocol.identity.managed_identity import TokenRequest
     from protocol.sources import ProtocolSources
@@ -53,6 +54,13 @@ class Authorize(Protocol):
 
 
 WhyNotServing: TypeAlias = "Callable[[], tuple[str, str] | None]"
+
+
+class RefusablePeer(Protocol):
+    """The peer of a request, which can be refused while it waits."""
+
+    def refuse(self, error: BrokerError) -> None:
+        """Answers the request with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,8 @@ class BrokerServices:
     control: ControlServices | None = None
     """What the control API needs. None if it is off."""
     faults: FaultRegistry = field(default_factory=FaultRegistry)
+    request_peers: set[RefusablePeer] = field(default_factory=set)
+    """Requests that have links. The broker refuses them if it drops their links."""
     has_namespace: Callable[[str], bool] = lambda _name: True
     """Whether a namespace exists: it may have been deleted."""
     in_namespace: Callable[[str], BrokerServices] | None = None

@@ -3,13 +3,16 @@ recovers."""
 
 from __future__ import annotations
 
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 
-from tests.support.server import BrokerProcess
+from tests.support.server import BrokerProcess, root_token
 from tests.support.small_disks import small_disk
 
 if TYPE_CHECKING:
@@ -60,6 +63,24 @@ def test_full_disk_refuses_sends_and_keeps_what_it_accepted(tmp_path: Path) -> N
             with client.get_queue_receiver(QUEUE) as receiver:
                 messages = receiver.peek_messages(10)
         assert ["after", "after the restart"] == [message.message_id for message in messages]
+
+
+def test_a_request_over_http_is_refused_if_the_disk_has_no_room_for_it(tmp_path: Path) -> None:
+    """It has no connection that ends when the broker starts again from its store."""
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with small_disk(tmp_path, DISK_BYTES), BrokerProcess(storage=storage) as broker:
+        statuses = [_post(broker, b"x" * 1_000_000) for _ in range(15)]
+        assert 201 == statuses[0]
+        assert HTTPStatus.SERVICE_UNAVAILABLE == statuses[-1]
+        assert {201, HTTPStatus.SERVICE_UNAVAILABLE} == set(statuses)
+        assert broker.is_running
+
+
+def _post(broker: BrokerProcess, body: bytes) -> int:
+    with closing(HTTPConnection(broker.host, broker.http_port, timeout=10)) as connection:
+        headers = {"Authorization": root_token(), "Content-Type": "text/plain"}
+        connection.request("POST", f"/{QUEUE}/messages", body, headers)
+        return connection.getresponse().status
 
 
 def _send_until_accepted(client: ServiceBusClient, message_id: str) -> None:

@@ -153,6 +153,7 @@ class HttpServer:
             topology=self._export,
             control=self._control(),
             faults=self._clients.faults,
+            request_peers=self._core.turns.http_peers,
             is_known_host=self._is_known_host,
             identity_token=(self._identity_token if self._access.issues_identity_tokens else None),
             has_namespace=self._core.namespaces.__contains__,

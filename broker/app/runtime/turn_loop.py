@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.committer import Committer
+    from broker.app.runtime.core_observer import HttpPeer
     from broker.app.runtime.rule_compiler import RuleCompiler
     from broker.core.contract.commands import Command
     from broker.core.contract.effects import Effect, Peer
@@ -117,6 +118,8 @@ class TurnLoop:
         """How many commands there were when the sockets were looked at again before a turn."""
         self._suspended = False
         self._asking: dict[AwaitedRequest, None] = {}
+        self.http_peers: set[HttpPeer] = set()
+        """HTTP requests that have links. No connection ends with them."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._tick_turns = 0
@@ -272,8 +275,8 @@ class TurnLoop:
         self._must_run = False
         self._unfinished.clear()
         self.held.clear()
-        for asker in self._asking:
-            asker.refuse(ServerBusy(reason))
+        for peer in (*self._asking, *self.http_peers):
+            peer.refuse(ServerBusy(reason))
 
     def drop_effects(self) -> None:
         """Drops effects that are not given to their peers yet. The connections of these peers are closed."""

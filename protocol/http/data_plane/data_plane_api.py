@@ -179,12 +179,14 @@ class DataPlane:
         """
         request_peer = RequestPeer()
         self._request_peers.add(request_peer)
+        self._services.request_peers.add(request_peer)
         cut_off = True
         try:
             yield request_peer
             cut_off = False
         finally:
             self._request_peers.discard(request_peer)
+            self._services.request_peers.discard(request_peer)
             self._services.submit(commands.Detach([request_peer], connection_lost=cut_off))
 
 
