@@ -396,7 +396,11 @@ class SqliteStore:
             return
         # New messages are written twice: to the log, and then to the file.
         needed_bytes = self._log.uncopied_frames * PAGE_BYTES + 2 * new_bytes
-        if needed_bytes > self._reserve.free_bytes + self._free_inside_bytes:
+        try:
+            free_bytes = self._reserve.free_bytes + self._free_inside_bytes
+        except OSError:
+            return  # the disk cannot be asked now, which is no reason to refuse a message
+        if needed_bytes > free_bytes:
             raise StorageFull(f"{self.path} {_NO_ROOM}")
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import subprocess
 import sys
@@ -254,6 +256,20 @@ def test_messages_of_a_full_disk_can_be_completed(tmp_path, disk_kibibytes):
         store.commit([stored([200])])
         assert [200] == message_ids(store)
         store.close()
+
+
+def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeypatch):
+    """Also if the room was scarce when it was last known."""
+
+    def fail(path):
+        raise OSError(errno.EIO, "the disk does not answer")
+
+    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+    sqlite.commit([stored([1])])
+    monkeypatch.setattr(os, "statvfs", fail)
+    sqlite.commit([stored([2])])
+    monkeypatch.undo()
+    assert [1, 2] == message_ids(sqlite)
 
 
 def test_a_batch_that_contradicts_the_file_is_refused_whole(sqlite):
