@@ -102,10 +102,10 @@ class Engine:
     ) -> None:
         self._lifecycle = lifecycle or ConnectionLifecycle()
         self._output_ended = False
-        self._object_count = 0
-        """How many links and deliveries there were when the socket was lost."""
         """Proton has written its close and will write nothing more. Proton decides this, so it is not in the
         table of states."""
+        self._object_count = 0
+        """How many links and deliveries there were when the socket was lost."""
         self._sessions = IncomingSessions()
         self._scan = FrameScan(max_frame_size_bytes, self._sessions)
         self._output: list[bytes] = []
