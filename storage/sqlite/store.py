@@ -22,6 +22,7 @@ from broker.core.contract.records import (
     RuleRow,
     SessionStateSet,
 )
+from broker.core.contract.sent_rows import SentPayloads
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
@@ -287,10 +288,8 @@ class SqliteStore:
         writer = self._open_connection(self._writer)
         with self._explained:
             try:
-                if not self._has_plenty:
-                    self._check_space(records)
-                    self._journaled.move_all(records)
-                elif not (records and self._write_to_journal(writer, records)):
+                if not (self._has_plenty and records and self._write_to_journal(writer, records)):
+                    self._check_space(writer, records)
                     self._journaled.move_all(records)
             except BaseException as error:
                 if _is_disk_full(error):
@@ -381,27 +380,24 @@ class SqliteStore:
                 "put the files back, or choose another file, and start again"
             )
 
-    def _check_space(self, records: Sequence[Record]) -> None:
+    def _check_space(self, writer: sqlite3.Connection, records: Sequence[Record]) -> None:
         """Raises `StorageFull` if the log could not be copied into the database file after this commit.
 
         SQLite would not notice: it needs space for the log only, and the log could never begin again.
         """
-        new_bytes = sum(
-            len(payload.body) + len(payload.annotations)
-            for record in records
-            if isinstance(record, MessagesStored)
-            for payload in record.payloads
-        )
-        if not new_bytes:
-            return
+        new_bytes = _new_bytes(records)
         # New messages are written twice: to the log, and then to the file.
         needed_bytes = self._log.uncopied_frames * PAGE_BYTES + 2 * new_bytes
+        if not new_bytes or (self._has_plenty and needed_bytes < FREE_PLENTY_BYTES // 2):
+            return
         try:
-            free_bytes = self._reserve.free_bytes + self._free_inside_bytes
+            missing_bytes = needed_bytes - self._reserve.free_bytes
         except OSError:
             return  # the disk cannot be asked now, which is no reason to refuse a message
-        if needed_bytes > free_bytes:
-            raise StorageFull(f"{self.path} {_NO_ROOM}")
+        if missing_bytes > 0:
+            self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+            if missing_bytes > self._free_inside_bytes:
+                raise StorageFull(f"{self.path} {_NO_ROOM}")
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:
         # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
@@ -499,6 +495,20 @@ class _Explanation:
             raise cause(f"{self._path} {sentence} ({error})") from error
         if isinstance(error, OverflowError | UnicodeEncodeError):
             raise StorageError(f"{self._path} cannot hold a value ({error})") from error
+
+
+def _new_bytes(records: Sequence[Record]) -> int:
+    """Returns the size of the bodies and annotations of new messages."""
+    size_bytes = 0
+    for record in records:
+        if type(record) is not MessagesStored:
+            continue
+        payloads = record.payloads
+        if type(payloads) is SentPayloads:  # nearly all; no rows have to be made
+            size_bytes += sum(map(len, payloads.bodies)) + sum(map(len, payloads.annotations or ()))
+        else:
+            size_bytes += sum([len(body) + len(annotations) for _, body, annotations in payloads])
+    return size_bytes
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -272,6 +272,27 @@ def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeyp
     assert [1, 2] == message_ids(sqlite)
 
 
+def test_a_commit_of_most_of_the_free_space_is_refused(tmp_path, monkeypatch):
+    """Also while space was not scarce before it: its log could not be copied into the file."""
+    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 8 << 20)
+    with small_disk(tmp_path, 32 << 20):
+        store = SqliteStore(tmp_path / "peeklock.db")
+        store.open()
+        store.commit([stored([1])])
+        assert store._has_plenty
+        bodies = [payload(number, b"x" * 100_000) for number in range(2, 200)]
+        with pytest.raises(StorageFull, match="has no room to grow"):
+            store.commit([MessagesStored([row(body.id) for body in bodies], bodies)])
+        assert [1] == message_ids(store)
+        store.commit([MessagesDeleted([1], [1])])
+        few = bodies[:100]
+        store.commit([MessagesStored([row(body.id) for body in few], few)])
+        for body in few:
+            store.commit([MessagesDeleted([body.id], [body.id])])
+        assert [] == message_ids(store)
+        store.close()
+
+
 def test_a_batch_that_contradicts_the_file_is_refused_whole(sqlite):
     """A message that is stored twice is a bug, and must be reported."""
     sqlite.commit([stored([1])])
