@@ -20,7 +20,7 @@ static PyObject *acknowledge(PyObject *module, PyObject *descriptor) {
 }
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 /* macOS: sockets of Python and uvloop have SO_NOSIGPIPE, or the signal is ignored */
+#define MSG_NOSIGNAL 0 /* macOS. Python ignores SIGPIPE in any case. */
 #endif
 
 /* write(descriptor, data) -> number of bytes: writes as much to a socket as it takes now. The descriptor must be open.

@@ -22,7 +22,7 @@ from broker.core.contract.records import (
     RuleRow,
     SessionStateSet,
 )
-from broker.core.contract.sent_rows import SentPayloads
+from broker.core.contract.sent_rows import payload_bytes
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
@@ -385,7 +385,9 @@ class SqliteStore:
 
         SQLite would not notice: it needs space for the log only, and the log could never begin again.
         """
-        new_bytes = _new_bytes(records)
+        new_bytes = sum(
+            [payload_bytes(one.payloads) for one in records if isinstance(one, MessagesStored)]
+        )
         # New messages are written twice: to the log, and then to the file.
         needed_bytes = self._log.uncopied_frames * PAGE_BYTES + 2 * new_bytes
         if not new_bytes or (self._has_plenty and needed_bytes < FREE_PLENTY_BYTES // 2):
@@ -495,20 +497,6 @@ class _Explanation:
             raise cause(f"{self._path} {sentence} ({error})") from error
         if isinstance(error, OverflowError | UnicodeEncodeError):
             raise StorageError(f"{self._path} cannot hold a value ({error})") from error
-
-
-def _new_bytes(records: Sequence[Record]) -> int:
-    """Returns the size of the bodies and annotations of new messages."""
-    size_bytes = 0
-    for record in records:
-        if type(record) is not MessagesStored:
-            continue
-        payloads = record.payloads
-        if type(payloads) is SentPayloads:  # nearly all; no rows have to be made
-            size_bytes += sum(map(len, payloads.bodies)) + sum(map(len, payloads.annotations or ()))
-        else:
-            size_bytes += sum([len(body) + len(annotations) for _, body, annotations in payloads])
-    return size_bytes
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from broker.core.contract.records import (
     MessagesUpdated,
     SessionStateSet,
 )
-from broker.core.contract.sent_rows import SentPayloads
+from broker.core.contract.sent_rows import payload_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,10 +90,7 @@ def is_small(turn: Turn) -> bool:
 def _size_bytes(record: Record) -> int:
     """Returns the bytes of bodies, annotations, changes and session states in a record."""
     if isinstance(record, MessagesStored):
-        if isinstance(record.payloads, SentPayloads):  # nearly all; no rows have to be made
-            annotations = record.payloads.annotations or ()
-            return sum(map(len, record.payloads.bodies)) + sum(map(len, annotations))
-        return sum([len(body) + len(more) for _, body, more in record.payloads])
+        return payload_bytes(record.payloads)
     if isinstance(record, MessagesUpdated):
         return sum([len(row.changes) for row in record.rows if row.changes])
     if isinstance(record, SessionStateSet):

@@ -200,3 +200,10 @@ class SentPayloads(Sequence[PayloadRow]):
         annotations = repeat(b"") if self.annotations is None else self.annotations
         columns = zip(self.ids, self.bodies, annotations, strict=False)
         return map(tuple.__new__, repeat(PayloadRow), columns)
+
+
+def payload_bytes(payloads: Sequence[PayloadRow]) -> int:
+    """Returns the size of all bodies and annotations."""
+    if isinstance(payloads, SentPayloads):  # nearly all; no rows have to be made
+        return sum(map(len, payloads.bodies)) + sum(map(len, payloads.annotations or ()))
+    return sum([len(body) + len(annotations) for _, body, annotations in payloads])
