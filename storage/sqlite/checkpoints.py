@@ -23,6 +23,10 @@ FEW_FRAMES = 32
 """What a commit may copy by itself. It takes about as long as the commit."""
 PASSES_MAX = 4
 """How often a checkpoint copies what was committed during its previous pass."""
+LONGEST_LOG_BYTES = 64 << 20
+"""A longer log is truncated even if payload reads must wait for it."""
+SHORT_LOG_BYTES = 256 << 10
+"""A shorter log is not truncated to free space."""
 TRUNCATE_WAIT_MS = 50
 """How long truncating the log waits for a gap between two commits."""
 
@@ -81,6 +85,19 @@ class Checkpoints:
                     self._connection.execute("PRAGMA busy_timeout = 0")
             self._frames_left = self._log.uncopied_frames
             self._may_restart_log = True
+
+    def shorten_log(self, free_bytes: int, reader_lock: threading.Lock) -> None:
+        """Truncates the log if it is long for the free space of the disk. Called after a commit. Raises `OSError`."""
+        # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
+        # follow each other without a gap.
+        log_bytes = self._log.size_bytes
+        if log_bytes >= LONGEST_LOG_BYTES:
+            self.log_is_too_long = True
+        if log_bytes >= SHORT_LOG_BYTES and log_bytes * 2 >= free_bytes:
+            # The disk is filling up. The log is copied and truncated at once, while the database file can still
+            # grow by its content. Later there would be no space for it, and messages could not be completed.
+            self.log_is_too_long = True
+            self.run(reader_lock)
 
     def restart_log(self, writer: sqlite3.Connection) -> None:
         """Copies the few pages that the last checkpoint left. Called before a commit, which then begins

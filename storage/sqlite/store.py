@@ -7,7 +7,6 @@ be opened again.
 
 from __future__ import annotations
 
-import errno
 import os
 import sqlite3
 import threading
@@ -22,19 +21,19 @@ from broker.core.contract.records import (
     RuleRow,
     SessionStateSet,
 )
-from broker.core.contract.sent_rows import payload_bytes
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
-from storage.sqlite.checkpoints import Checkpoints
-from storage.sqlite.disk_reserve import DiskReserve
+from storage.sqlite.checkpoints import LONGEST_LOG_BYTES, Checkpoints
 from storage.sqlite.file_lock import FileLock, HeldElsewhere
+from storage.sqlite.free_space import PAGE_BYTES, FreeSpace, pragma_value
 from storage.sqlite.journaled_commits import JournaledCommits
 from storage.sqlite.migrations import migrate, schema_version
 from storage.sqlite.recent_commits import read_recent_changes
+from storage.sqlite.store_errors import NOT_PERMITTED, TranslatedErrors, is_disk_full
 from storage.sqlite.write_ahead_log import FileId, WriteAheadLog, file_id
 from storage.statements import Statements, sql_folder
 
@@ -52,10 +51,6 @@ BUSY_TIMEOUT_MS = 10_000
 """How long to wait for another program, such as a shell, that reads the file."""
 CLOSE_WAIT_MS = 500
 """How long to wait for readers when the store is closed: another program, or a read that failed."""
-LONGEST_LOG_BYTES = 64 << 20
-"""A longer log is truncated even if payload reads must wait for it."""
-SHORT_LOG_BYTES = 256 << 10
-"""A shorter log is not truncated to free space."""
 EXAMINE_INTERVAL_S = 0.02
 """A commit examines the files and the disk if the last examination was this long ago."""
 EXAMINE_FRAMES = 256
@@ -64,10 +59,6 @@ MOVE_INTERVAL_S = 1.0
 """A commit is in the tables after one or two times this, if others follow it."""
 DRAINED_BYTES = 64 << 20
 """A file with less than this in use and more than this free is compacted when it is opened."""
-
-FREE_PLENTY_BYTES = 256 << 20
-"""With more than this free on the disk, the free space inside the file is not measured."""
-PAGE_BYTES = 4096
 
 _PRAGMAS = (
     f"page_size = {PAGE_BYTES}",
@@ -83,30 +74,6 @@ _PRAGMAS = (
 _CHECKPOINT_PRAGMAS = ("synchronous = FULL", "fullfsync = ON", "cache_size = -64")
 _READING_PRAGMAS = ("query_only = ON", "cache_size = -8192", "temp_store = MEMORY")
 
-_DAMAGED = "is damaged or no SQLite file; move it and its -wal file away, or put a good copy back"
-_NOT_PERMITTED = "cannot be written; check the permissions of the file and its folder"
-_NO_ROOM = "has no room to grow; free space on its disk"
-_CAUSES: dict[int, tuple[type[StorageError], str]] = {
-    sqlite3.SQLITE_FULL: (StorageFull, _NO_ROOM),
-    sqlite3.SQLITE_IOERR_SHMSIZE: (StorageFull, _NO_ROOM),
-    sqlite3.SQLITE_CORRUPT: (StoreUnusable, _DAMAGED),
-    sqlite3.SQLITE_NOTADB: (StoreUnusable, _DAMAGED),
-    sqlite3.SQLITE_CANTOPEN: (StoreUnusable, _NOT_PERMITTED),
-    sqlite3.SQLITE_READONLY: (StoreUnusable, _NOT_PERMITTED),
-    sqlite3.SQLITE_PERM: (StoreUnusable, _NOT_PERMITTED),
-    sqlite3.SQLITE_BUSY: (StorageError, "is being written by another program; close that one"),
-    sqlite3.SQLITE_IOERR: (StorageError, "cannot be read or written; check its disk"),
-}
-
-_SQLITE_CODES: dict[int | None, int] = {
-    errno.ENOSPC: sqlite3.SQLITE_FULL,
-    errno.EDQUOT: sqlite3.SQLITE_FULL,
-    errno.EACCES: sqlite3.SQLITE_PERM,
-    errno.EPERM: sqlite3.SQLITE_PERM,
-    errno.EROFS: sqlite3.SQLITE_READONLY,
-}
-"""What SQLite would say to an error of the journal's file."""
-
 
 class SqliteStore:
     """A `Store` in a SQLite file."""
@@ -119,25 +86,19 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._explained = _Explanation(self.path)
+        self._explained = TranslatedErrors(self.path)
         self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         folder = sql_folder("storage.sqlite")
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
         self._migrations = read_migrations(folder / "migrations")
         self._blocks = StoredBlocks()
         self._journaled = JournaledCommits(self.path, self._write_tables, self._read_moved_number)
-        self._may_rewrite = True
-        """Whether there is space for blocks that are written again."""
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
         self._log = WriteAheadLog(self.path)
         self._checkpoints = Checkpoints(self._log, lambda: self._connect(_CHECKPOINT_PRAGMAS))
-        self._reserve = DiskReserve(self.path.with_name(self.path.name + ".reserve"))
-        self._has_plenty = False
-        """Whether much space is free on the disk, as far as it was measured."""
-        self._free_inside_bytes = 0
-        """Free space in unused pages of the file, at the last check."""
+        self._space = FreeSpace(self.path, self._log)
         self._file_ids: tuple[FileId, FileId] | None = None
         """The ids of the database file and its log after the first commit."""
         self._examine_from_s = 0.0
@@ -162,7 +123,7 @@ class SqliteStore:
                     raise StoreUnusable(f"{self.path} is on a disk without shared memory; move it")
                 migrate(writer, self._migrations)
                 self._shrink_if_drained(writer)
-                self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+                self._space.measure_inside(writer)
                 self._reader = self._connect(_READING_PRAGMAS)
                 self._log.open_index()
                 self._checkpoints.open()
@@ -171,7 +132,7 @@ class SqliteStore:
             self._move_pending()
             with self._explained:
                 self._blocks.index(self._source(self._reader))
-            self._reserve.reserve()
+            self._space.reserve()
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -217,10 +178,8 @@ class SqliteStore:
 
     @property
     def has_room(self) -> bool:
-        """Whether new messages may be stored; see `Store.has_room`."""
-        has_room = not self._reserve.is_low(self._free_inside_bytes)
-        self._may_rewrite = has_room
-        return has_room
+        """See `Store.has_room`."""
+        return self._space.has_room
 
     def _take_file(self) -> None:
         try:
@@ -232,7 +191,7 @@ class SqliteStore:
                 f"{self.path} is in use by {whose}; stop that one or choose another file"
             ) from None
         except OSError as error:
-            raise StoreUnusable(f"{self.path} {_NOT_PERMITTED} ({error.strerror})") from error
+            raise StoreUnusable(f"{self.path} {NOT_PERMITTED} ({error.strerror})") from error
 
     def _check_origin(self, writer: sqlite3.Connection) -> None:
         (application_id,) = writer.execute("PRAGMA application_id").fetchone()
@@ -247,8 +206,8 @@ class SqliteStore:
             )
 
     def _shrink_if_drained(self, writer: sqlite3.Connection) -> None:
-        free_pages = _pragma(writer, "freelist_count")
-        used_pages = _pragma(writer, "page_count") - free_pages
+        free_pages = pragma_value(writer, "freelist_count")
+        used_pages = pragma_value(writer, "page_count") - free_pages
         if used_pages * PAGE_BYTES < DRAINED_BYTES < free_pages * PAGE_BYTES:
             with suppress(sqlite3.OperationalError):  # optional, and there may be no space for it
                 writer.execute("VACUUM")
@@ -288,17 +247,18 @@ class SqliteStore:
         writer = self._open_connection(self._writer)
         with self._explained:
             try:
-                if not (self._has_plenty and records and self._write_to_journal(writer, records)):
-                    self._check_space(writer, records)
+                if not (
+                    self._space.is_plenty and records and self._write_to_journal(writer, records)
+                ):
+                    self._space.check(writer, records)
                     self._journaled.move_all(records)
             except BaseException as error:
-                if _is_disk_full(error):
+                if is_disk_full(error):
                     self._journaled.free_space()
                 self._journaled.forget()
                 self._blocks.forget()
-                if _is_disk_full(error):
-                    self._may_rewrite = False
-                    self._reserve.release()  # copying the log needs space, too
+                if is_disk_full(error):
+                    self._space.release_reserve()  # copying the log needs space, too
                 self._undo(writer)
                 self._log.discard_uncommitted()
                 raise
@@ -315,7 +275,7 @@ class SqliteStore:
         writer = self._open_connection(self._writer)
         self._checkpoints.restart_log(writer)
         index = self._blocks.index(self._source(writer))
-        batch = SqlBatch(writer, self._statements, index, may_rewrite=self._may_rewrite)
+        batch = SqlBatch(writer, self._statements, index, may_rewrite=self._space.may_rewrite)
         writer.execute("BEGIN IMMEDIATE")
         batch.write(records)
         writer.execute(self._statements.one("set_moved_number"), (moved_number,))
@@ -334,7 +294,7 @@ class SqliteStore:
         if (
             now_s >= self._examine_from_s
             or frames >= self._examine_from_frames
-            or not self._has_plenty
+            or not self._space.is_plenty
         ):
             if now_s >= self._move_from_s:
                 self._move_from_s = now_s + MOVE_INTERVAL_S
@@ -380,43 +340,11 @@ class SqliteStore:
                 "put the files back, or choose another file, and start again"
             )
 
-    def _check_space(self, writer: sqlite3.Connection, records: Sequence[Record]) -> None:
-        """Raises `StorageFull` if the log could not be copied into the database file after this commit.
-
-        SQLite would not notice: it needs space for the log only, and the log could never begin again.
-        """
-        new_bytes = sum(
-            [payload_bytes(one.payloads) for one in records if isinstance(one, MessagesStored)]
-        )
-        # New messages are written twice: to the log, and then to the file.
-        needed_bytes = self._log.uncopied_frames * PAGE_BYTES + 2 * new_bytes
-        if not new_bytes or (self._has_plenty and needed_bytes < FREE_PLENTY_BYTES // 2):
-            return
-        try:
-            missing_bytes = needed_bytes - self._reserve.free_bytes
-        except OSError:
-            return  # the disk cannot be asked now, which is no reason to refuse a message
-        if missing_bytes > 0:
-            self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
-            if missing_bytes > self._free_inside_bytes:
-                raise StorageFull(f"{self.path} {_NO_ROOM}")
-
     def _measure_space(self, writer: sqlite3.Connection) -> None:
-        # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
-        # follow each other without a gap.
-        log_bytes = self._log.size_bytes
-        free_bytes = self._reserve.free_bytes
-        self._has_plenty = free_bytes >= FREE_PLENTY_BYTES
-        if not self._has_plenty:
-            self._free_inside_bytes = _pragma(writer, "freelist_count") * PAGE_BYTES
+        free_bytes = self._space.measure(writer)
+        if not self._space.is_plenty:
             self._journaled.free_space()
-        if log_bytes >= LONGEST_LOG_BYTES:
-            self._checkpoints.log_is_too_long = True
-        if log_bytes >= SHORT_LOG_BYTES and log_bytes * 2 >= free_bytes:
-            # The disk is filling up. The log is copied and truncated at once, while the database file can still
-            # grow by its content. Later there would be no space for it, and messages could not be completed.
-            self._checkpoints.log_is_too_long = True
-            self._checkpoints.run(self._reader_lock)
+        self._checkpoints.shorten_log(free_bytes, self._reader_lock)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -469,44 +397,3 @@ class SqliteStore:
         if connection is None:
             raise StorageError(f"{self.path} is not open")
         return connection
-
-
-class _Explanation:
-    """Translates errors of SQLite into `StorageError`s, with the file, the cause and the fix."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> None:
-        if isinstance(error, sqlite3.Error):
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            cause, sentence = (
-                _CAUSES.get(code) or _CAUSES.get(code & 0xFF) or (StorageError, "failed")
-            )
-            raise cause(f"{self._path} {sentence} ({error})") from error
-        if isinstance(error, OSError):  # of the journal
-            code = _SQLITE_CODES.get(error.errno, sqlite3.SQLITE_IOERR)
-            cause, sentence = _CAUSES[code]
-            raise cause(f"{self._path} {sentence} ({error})") from error
-        if isinstance(error, OverflowError | UnicodeEncodeError):
-            raise StorageError(f"{self._path} cannot hold a value ({error})") from error
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return _SQLITE_CODES.get(error.errno) == sqlite3.SQLITE_FULL
-    if isinstance(error, StorageFull):
-        return True
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
-    return int(value)

@@ -36,6 +36,7 @@ from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.commit_journal import CommitJournal
 from storage.sqlite.disk_reserve import DiskReserve
+from storage.sqlite.free_space import FreeSpace
 from storage.sqlite.journaled_commits import JournaledCommits
 from storage.sqlite.pending_records import PendingRecords, SentMessages
 from storage.sqlite.store import SqliteStore
@@ -63,6 +64,7 @@ SQLITE_CLASSES = (
     Statements,
     WriteAheadLog,
     DiskReserve,
+    FreeSpace,
     *COMMON_CLASSES,
 )
 POSTGRES_CLASSES = (

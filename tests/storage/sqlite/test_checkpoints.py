@@ -17,7 +17,8 @@ import storage.sqlite.store
 from broker.core.contract.records import MessagesDeleted, MessagesStored
 from storage.contract import StorageError, StoreUnusable
 from storage.sqlite.checkpoints import FEW_FRAMES
-from storage.sqlite.store import PAGE_BYTES, SqliteStore
+from storage.sqlite.free_space import PAGE_BYTES
+from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import payload, row, stored
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ import pytest
 from broker.core.contract.records import MessagesDeleted, MessagesStored, MessagesUpdated
 from storage.blocks import compaction
 from storage.blocks.block_format import BLOCK_MAX_BYTES
-from storage.sqlite.store import PAGE_BYTES, SqliteStore, _pragma
+from storage.sqlite.free_space import PAGE_BYTES, pragma_value
 from tests.storage.sample_records import message_ids, messages, payload, row, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from storage.sqlite.store import SqliteStore
 
 BODY = b"x" * 1_000
 SLACK_BYTES = 256 << 10
@@ -39,7 +41,7 @@ def complete(store: SqliteStore, ids: Iterable[int]) -> None:
 def used_bytes(store: SqliteStore) -> int:
     writer = store._writer
     assert writer is not None
-    pages = _pragma(writer, "page_count") - _pragma(writer, "freelist_count")
+    pages = pragma_value(writer, "page_count") - pragma_value(writer, "freelist_count")
     return pages * PAGE_BYTES
 
 
@@ -155,7 +157,7 @@ def test_updates_do_not_fill_the_file(sqlite):
 
 def test_nothing_is_written_again_while_there_is_no_space_for_it(sqlite):
     """On a full disk commits that free space must not need more of it."""
-    sqlite._may_rewrite = False
+    sqlite._space.may_rewrite = False
     for number in range(1, 101):
         send(sqlite, [number])
     assert 0 == rewritten_by(sqlite, [MessagesDeleted([1], [1])])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import storage.sqlite.free_space
 import storage.sqlite.store
 from broker.core.contract.records import (
     EntityDeleted,
@@ -407,7 +408,7 @@ def test_many_deletions_move_in_parts(store, monkeypatch):
 def test_nearly_full_disks_get_no_journal(store, monkeypatch):
     """A completion has to free space at once."""
     store.commit([sent(1)])
-    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+    monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 1 << 60)
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
     store._examine_from_s = 0.0
     store.commit([sent(2)])
@@ -421,14 +422,14 @@ def test_nearly_full_disks_get_no_journal(store, monkeypatch):
 def test_nearly_full_disks_get_the_space_of_the_journal(store, tmp_path, monkeypatch):
     """Its commits are in the tables, which need the space. The journal is used again when there is plenty."""
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
-    plenty_bytes = storage.sqlite.store.FREE_PLENTY_BYTES
+    plenty_bytes = storage.sqlite.free_space.FREE_PLENTY_BYTES
     for number in range(1, 90, 3):
-        monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", plenty_bytes)
+        monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", plenty_bytes)
         store._examine_from_s = 0.0
         store.commit([sent(number)])
         store.commit([sent(number + 1), completed(number)])
         assert store._journaled.journal.path.exists()
-        monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+        monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 1 << 60)
         store._examine_from_s = 0.0
         store.commit([sent(number + 2)])
         store.commit([completed(number + 2)])
@@ -443,7 +444,7 @@ def test_a_full_disk_has_room_for_what_is_in_the_journal(store, monkeypatch):
     it, and the journal's own space for the tables. Half of the second segment is written before the first moves."""
     monkeypatch.undo()
     assert disk_reserve.RESERVE_MAX_BYTES >= commit_journal.SEGMENT_BYTES * 1.75
-    assert storage.sqlite.store.FREE_PLENTY_BYTES >= (
+    assert storage.sqlite.free_space.FREE_PLENTY_BYTES >= (
         disk_reserve.RESERVE_SHARE * disk_reserve.RESERVE_MAX_BYTES
     )
 

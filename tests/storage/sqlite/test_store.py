@@ -15,6 +15,7 @@ import pytest
 
 import storage.blocks.compaction
 import storage.sqlite.checkpoints
+import storage.sqlite.free_space
 import storage.sqlite.store
 from broker.core.contract.records import (
     MessagesDeleted,
@@ -264,7 +265,7 @@ def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeyp
     def fail(path):
         raise OSError(errno.EIO, "the disk does not answer")
 
-    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 1 << 60)
+    monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 1 << 60)
     sqlite.commit([stored([1])])
     monkeypatch.setattr(os, "statvfs", fail)
     sqlite.commit([stored([2])])
@@ -274,12 +275,12 @@ def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeyp
 
 def test_a_commit_of_most_of_the_free_space_is_refused(tmp_path, monkeypatch):
     """Also while space was not scarce before it: its log could not be copied into the file."""
-    monkeypatch.setattr(storage.sqlite.store, "FREE_PLENTY_BYTES", 8 << 20)
+    monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 8 << 20)
     with small_disk(tmp_path, 32 << 20):
         store = SqliteStore(tmp_path / "peeklock.db")
         store.open()
         store.commit([stored([1])])
-        assert store._has_plenty
+        assert store._space.is_plenty
         bodies = [payload(number, b"x" * 100_000) for number in range(2, 200)]
         with pytest.raises(StorageFull, match="has no room to grow"):
             store.commit([MessagesStored([row(body.id) for body in bodies], bodies)])
@@ -394,7 +395,7 @@ def test_payloads_can_be_read_while_commits_run(sqlite, monkeypatch):
 
 def test_a_log_that_grew_long_is_folded_into_the_file(sqlite, monkeypatch):
     """It is truncated, so that its space can be used for something else."""
-    monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 200_000)
+    monkeypatch.setattr(storage.sqlite.checkpoints, "LONGEST_LOG_BYTES", 200_000)
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
     log = sqlite.path.with_name("peeklock.db-wal")
     sizes = []
@@ -457,7 +458,7 @@ def test_the_commit_of_a_large_body_does_not_copy_the_log(sqlite):
 
 def test_an_outsider_that_reads_does_not_hold_up_commits(sqlite, monkeypatch):
     """Another program reads the file in a transaction that it does not end."""
-    monkeypatch.setattr(storage.sqlite.store, "LONGEST_LOG_BYTES", 50_000)
+    monkeypatch.setattr(storage.sqlite.checkpoints, "LONGEST_LOG_BYTES", 50_000)
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 0.0)
     sqlite.commit([stored([1])])
     with closing(sqlite3.connect(sqlite.path, isolation_level=None)) as outsider:
