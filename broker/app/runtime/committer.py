@@ -1,6 +1,7 @@
 """Group commit: effects wait until the records of their turn are durable.
 
-While a commit runs, the next turns wait, and then they are committed together. There is no await per message. A small
+While a commit runs, the next turns wait, and then they are committed together. There is no await per message. Effects that
+do not depend on what is not durable yet leave at once (`uncommitted_turns.py`). A small
 turn without effects waits for the next one, because nobody waits for it, and on a slow disk the next one would wait for
 its commit. The size of a batch is limited, so that no turn waits long for the commit before its own. Batches are
 committed and released in order, one at a time, by the event loop itself or by the commit thread
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, InlineCommitPolicy, is_small
+from broker.app.runtime.uncommitted_turns import UncommittedTurns
 from broker.core.contract.turn import Turn
 from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnavailable
 
@@ -47,7 +49,8 @@ class CommitObserver(Protocol):
 
 
 class Committer:
-    """Commits turns, and then calls `release` with them."""
+    """Commits turns, and then calls `release` with them. Effects that need not wait for a commit are released before, as a
+    turn of their own."""
 
     def __init__(
         self,
@@ -67,6 +70,8 @@ class Committer:
         self._stopwatch_s = stopwatch_s
         self._waiting: deque[tuple[Turn, int]] = deque()
         """Turns and their weights. If no commit is running, nobody waits for them."""
+        self._uncommitted = UncommittedTurns()
+        """The waiting turns, and those that are being committed beside the event loop."""
         self._timer: asyncio.TimerHandle | None = None
         """Ends the wait of turns that nobody waits for."""
         self._waiting_weight = 0
@@ -102,13 +107,13 @@ class Committer:
             return  # it depends on records that were not stored
         try:
             is_free = self._running is None and not self._is_inside_submit
+            if turn.effects and self._thread is not None and self._is_certain:
+                self._release_early(turn, is_free=is_free)
             is_awaited = bool(turn.effects) or not turn.records or self._thread is None
             if is_free and is_awaited and not self._waiting and self._is_quick(turn):
                 self._commit_at_once(turn)
                 return
-            weight = turn.weight
-            self._waiting.append((turn, weight))
-            self._waiting_weight += weight
+            self._wait(turn)
             if (
                 is_free
                 and not is_awaited
@@ -120,13 +125,30 @@ class Committer:
                     self._timer = loop.call_later(UNAWAITED_S, self._commit_unawaited)
                 return
             if is_free and self._may_be_inline(turn):
-                self._commit_at_once(self._next_batch()[0])
+                batch, turn_count = self._next_batch()
+                self._uncommitted.remove(turn_count)  # no turn is submitted during the commit
+                self._commit_at_once(batch)
                 return
         except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
         if not self._is_inside_submit:
             self._start()
+
+    def _release_early(self, turn: Turn, *, is_free: bool) -> None:
+        """Releases the effects of a turn that need not wait for a commit."""
+        if is_free and not turn.records and not self._waiting:
+            return  # all of them are released at once
+        independent = Turn()
+        independent.effects = self._uncommitted.take_independent(turn)
+        if independent.effects:
+            self._release(independent)
+
+    def _wait(self, turn: Turn) -> None:
+        weight = turn.weight
+        self._waiting.append((turn, weight))
+        self._waiting_weight += weight
+        self._uncommitted.add(turn)
 
     @property
     def takes_time(self) -> bool:
@@ -292,6 +314,8 @@ class Committer:
                     await self._commit_in_thread(batch)
                     if self._ownership is not None and not self._is_certain:
                         await self._ownership.confirm()
+                if self.failure is None:
+                    self._uncommitted.remove(turn_count)
                 self._release(batch)
                 self._released += turn_count
                 self._running_weight = 0
@@ -383,6 +407,7 @@ class Committer:
         """
         self.failure = error
         self._waiting.clear()
+        self._uncommitted.clear()
         self._waiting_weight = 0
         self._finished(is_done=False)
         self._released = self._submitted  # nobody waits for turns that are dropped

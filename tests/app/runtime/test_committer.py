@@ -12,15 +12,16 @@ import pytest
 from broker.app.runtime import committer as committer_module
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
-from broker.core.contract.effects import CreditNeeded
+from broker.core.contract.effects import Drained, Reply
 from broker.core.contract.records import MessageIdsForgotten, MessagesDeleted
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError
 from tests.support.fake_store import FakeStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from broker.core.contract.effects import Effect
     from broker.core.contract.records import Record
 
 ENOUGH_COMMITS = 1_000
@@ -366,12 +367,14 @@ class WatchedStore(FakeStore):
         self.may_end = threading.Event()
         """Commits of the thread wait for it."""
         self.may_end.set()
+        self.on_commit: Callable[[], object] = lambda: None
         self._is_running = threading.Lock()
         self._loop_thread = threading.get_ident()
 
     def commit(self, records: Sequence[Record]) -> None:
         assert self._is_running.acquire(blocking=False), "two commits run at once"
         self.now_s += self.takes_s
+        self.on_commit()
         is_inline = threading.get_ident() == self._loop_thread
         if not is_inline:
             time.sleep(0.001)  # the event loop can do something else meanwhile
@@ -388,22 +391,25 @@ class WatchedLoad:
 
     def __init__(self) -> None:
         self.store = WatchedStore()
-        self.released: list[int] = []
+        self.released: list[object] = []
         self.failures: list[Exception] = []
         self.inline: list[bool] = []
+        self.drained = 0
+        """Effects released that depend on no commit."""
         self.committer = Committer(
             self.store, self._release, self.failures.append, self._observe, lambda: self.store.now_s
         )
 
-    def submit(self, number: int, size: int = 1) -> None:
+    def submit(self, number: int, *effects: Effect, size: int = 1) -> None:
         turn = _turn(MessagesDeleted([number] * size, []))
-        turn.effects.append(number)  # type: ignore[arg-type]
+        turn.effects += (Reply(_Peer(), number), *effects)
         self.committer.submit(turn)
 
     def _release(self, turn: Turn) -> None:
-        numbers: list[int] = turn.effects  # type: ignore[assignment]
+        numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
         assert set(numbers) <= set(self.store.committed), "an effect leaves before its commit"
         self.released += numbers
+        self.drained += sum(isinstance(effect, Drained) for effect in turn.effects)
 
     def _observe(self, seconds: float, records: int, *, inline: bool) -> None:
         self.inline.append(inline)
@@ -450,6 +456,28 @@ async def test_commits_and_releases_keep_their_order_in_any_mixture(watched: Wat
     assert {"inline", "thread"} == set(watched.store.ways)
 
 
+async def test_an_effect_that_depends_on_no_commit_does_not_wait_for_one(watched: WatchedLoad):
+    """It leaves while an earlier turn is committed, and the answers of its own turn come later."""
+    watched.store.may_end.clear()
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    await asyncio.sleep(0)  # the thread begins
+    watched.submit(2, Drained(_Peer()))
+    assert ([], 1) == (watched.released, watched.drained)
+    watched.store.may_end.set()
+    await watched.committer.settle()
+    assert ([1, 2], 1) == (watched.released, watched.drained)
+
+
+async def test_an_effect_that_depends_on_no_commit_leaves_before_an_inline_commit(
+    watched: WatchedLoad,
+):
+    """The client works with it while the disk syncs."""
+    watched.store.on_commit = lambda: drained.append(watched.drained)
+    drained: list[int] = []
+    watched.submit(1, Drained(_Peer()))
+    assert ([1], [1]) == (drained, watched.released)
+
+
 async def test_a_slow_disk_is_left_to_the_thread(watched: WatchedLoad):
     """The event loop waits for one very slow commit, and then only the clients wait for the disk."""
     watched.store.takes_s = 0.1
@@ -481,10 +509,11 @@ async def test_a_turn_that_is_submitted_while_another_is_released_comes_after_it
     steps: list[str] = []
 
     def release(turn: Turn) -> None:
-        steps.append(f"{turn.effects} begins")
+        numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
+        steps.append(f"{numbers} begins")
         if not steps[1:]:
             watched.submit(2)
-        steps.append(f"{turn.effects} ends")
+        steps.append(f"{numbers} ends")
 
     monkeypatch.setattr(watched.committer, "_release", release)
     watched.submit(1)
@@ -517,7 +546,7 @@ class _Peer:
 
 def _answered_turn(*records: Record) -> Turn:
     turn = _turn(*records)
-    turn.effects.append(CreditNeeded(_Peer()))
+    turn.effects.append(Reply(_Peer(), None))
     return turn
 
 
