@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from broker.core.contract.records import Record
+    from storage.contract import BackgroundCommits
 
 _ID = itemgetter(0)
 
@@ -50,6 +51,7 @@ class MemoryStore:
     postpones = False
     has_room = True
     maintenance_is_due = False
+    background_commits: BackgroundCommits | None = None
 
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceStored] = {}
