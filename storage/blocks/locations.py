@@ -77,8 +77,7 @@ class Locations:
         if ids[-1] - ids[0] == count - 1 and (isinstance(ids, range) or _rises(ids)):
             self._put_range(ids[0], count, block)
             return
-        for slot, number in enumerate(ids):
-            self._put_one(number, block, slot)
+        self._put_each(ids, block)
 
     def _put_one(self, number: int, block: int, slot: int) -> None:
         part = self._parts.get(number >> _BITS)
@@ -89,6 +88,19 @@ class Locations:
             part.count += 1
         part.blocks[at] = block
         part.slots[at] = slot
+
+    def _put_each(self, ids: Sequence[int], block: int) -> None:
+        key = ids[0] >> _BITS
+        part = self._part(key)
+        for slot, number in enumerate(ids):
+            if number >> _BITS != key:
+                key = number >> _BITS
+                part = self._part(key)
+            at = number & _MASK
+            if not part.blocks[at]:
+                part.count += 1
+            part.blocks[at] = block
+            part.slots[at] = slot
 
     def _put_range(self, first: int, count: int, block: int) -> None:
         slot = 0

@@ -177,8 +177,8 @@ class PendingRecords:
 
     def _add_deleted(self, number: int, record: MessagesDeleted) -> None:
         ids, payload_ids = record
-        if self._sent and list(ids) == list(payload_ids):
-            ids = payload_ids = [one for one in ids if not self._drop_sent(one)]
+        if self._sent and (ids is payload_ids or list(ids) == list(payload_ids)):
+            ids = payload_ids = self._drop_sent(ids)
             if not ids:
                 return
             record = MessagesDeleted(ids, payload_ids)
@@ -193,18 +193,22 @@ class PendingRecords:
         if sent:
             self._kept.update(one for one in ids if one in sent)
 
-    def _drop_sent(self, message_id: int) -> bool:
-        """Drops a message that is not in the tables. Returns False if it is there, or has to get there."""
-        sent = self._sent.get(message_id)
-        if sent is None or message_id in self._kept:
-            return False
-        del self._sent[message_id]
-        sent.alive_count -= 1
-        if sent.alive_count:
-            sent.dead.add(message_id - sent.rows.first_id)
-        else:
-            self._drop_item(sent.key)
-        return True
+    def _drop_sent(self, message_ids: Iterable[int]) -> list[int]:
+        """Drops messages that are not in the tables. Returns those that are there, or have to get there."""
+        by_id, kept = self._sent, self._kept
+        others: list[int] = []
+        for message_id in message_ids:
+            sent = by_id.get(message_id)
+            if sent is None or message_id in kept:
+                others.append(message_id)
+                continue
+            del by_id[message_id]
+            sent.alive_count -= 1
+            if sent.alive_count:
+                sent.dead.add(message_id - sent.rows.first_id)
+            else:
+                self._drop_item(sent.key)
+        return others
 
     def _drop_item(self, key: int) -> Record | SentMessages:
         _, size_bytes, item = self._items.pop(key)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.core.contract.records import MessagesDeleted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -58,6 +60,20 @@ class Turn:
     def count(self, counts: Counts, what: Counted, number: int) -> None:
         """Increase a count when this turn is durable."""
         self.counts.append((counts, what, number))
+
+    def record_deleted(self, ids: list[int], payload_ids: list[int]) -> None:
+        """Record that messages and payloads were deleted.
+
+        Many small settlements in one turn make one record, because a record costs as much as several messages. Only
+        messages with payloads of their own are joined: stores treat them alike. Their record has one list for both."""
+        if ids != payload_ids:
+            self.records.append(MessagesDeleted(ids, payload_ids))
+            return
+        last = self.records[-1] if self.records else None
+        if type(last) is MessagesDeleted and last.ids is last.payload_ids:
+            last.ids.extend(ids)  # type: ignore[attr-defined]  # a list of this turn
+        else:
+            self.records.append(MessagesDeleted(ids, ids))
 
     @property
     def weight(self) -> int:

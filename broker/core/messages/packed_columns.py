@@ -29,7 +29,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 _ZERO, _NONE, _EQUAL, _EVEN, _OFFSETS, _STEPS, _SOME = range(7)
 _INTEGER = Struct("<q")
@@ -40,6 +40,7 @@ _FITS_INTEGER = range(-(1 << 63), 1 << 63)
 _IS_BIG_ENDIAN = array("H", [1]).tobytes()[0] == 0
 _KINDS = tuple(bytes((kind,)) for kind in range(7))
 _DIGITS = bytes.maketrans(b"01", b"\0\1")
+_ASCII_LENGTHS = tuple(_LENGTH.pack(length).decode() for length in range(128))
 _SHORT_LENGTHS = tuple(_LENGTH.pack(length) for length in range(256))
 
 
@@ -218,9 +219,24 @@ class Column:
 def packed_texts(values: Sequence[str] | Sequence[str | None]) -> bytes:
     """Returns texts as bytes. Raises `UnicodeEncodeError`."""
     different = dict.fromkeys(values)
+    if len(different) == len(values) > 1 and None not in different:
+        packed = _packed_different(different)  # type: ignore[arg-type]
+        if packed is not None:
+            return packed
     different.pop(None, None)
     texts = [text.encode() for text in different]  # type: ignore[union-attr]
     return _packed_byte_strings(values, different, texts)
+
+
+def _packed_different(texts: Collection[str]) -> bytes | None:
+    """Does the same as `packed_texts` for different texts, as the session ids of messages that were sent to many sessions
+    in turn. Returns None if one is long or not ASCII."""
+    if max(map(len, texts)) >= len(_ASCII_LENGTHS):
+        return None
+    joined = "".join([_ASCII_LENGTHS[len(text)] + text for text in texts])
+    if not joined.isascii():
+        return None
+    return b"\1" + _LENGTH.pack(len(texts)) + joined.encode() + consecutive_column(1)
 
 
 def packed_byte_strings(values: Sequence[bytes | None]) -> bytes:

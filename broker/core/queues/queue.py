@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, contents_of
-from broker.core.contract.records import MessagesDeleted
 from broker.core.contract.transitions import TransitionKind
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
@@ -271,7 +270,7 @@ class Queue:
         """Delete messages."""
         self.remove(messages)
         unreferenced = self.context.payloads.release(messages)
-        turn.records.append(MessagesDeleted([message.id for message in messages], unreferenced))
+        turn.record_deleted([message.id for message in messages], unreferenced)
 
     def discard_ready(self, messages: Sequence[Message]) -> None:
         """Messages that were ready have left the queue. The list of ready messages may still refer

@@ -311,6 +311,8 @@ def _info(outcome: Rejected) -> Mapping[str, bytes]:
 
 def encode_state(outcome: Outcome) -> bytes:
     """Returns an outcome as a delivery state."""
+    if outcome is ACCEPTED:  # nearly always
+        return _ACCEPTED_STATE
     match outcome:
         case Rejected(condition=None):
             return _state(_REJECTED_CODE)
@@ -340,3 +342,6 @@ def _state(code: int, *fields: bytes) -> bytes:
     """Returns a described list."""
     content = compound_of(0xC0, len(fields), b"".join(fields)) if fields else b"\x45"
     return section_start(code) + content
+
+
+_ACCEPTED_STATE = _state(ACCEPTED_CODE)

@@ -36,8 +36,15 @@ _DISPOSITION = b"\x00\x53\x15"
 _END = b"\x00\x53\x17"
 _SESSION_FLOW_FIELDS = 4
 _STATELESS_DISPOSITION_FIELDS = 4
+_NULL = b"\x40"
+
+_SHORT_LIST = _DISPOSITION + b"\xc0"
+_SHORT_FIELDS_BYTES = 254
+_SHORT_FRAME_BYTES = 14
+"""The size of a disposition besides its fields, if these are short."""
 
 _read_header = Struct(">IBBH").unpack_from
+_short_disposition = Struct(">IBBH4sBB").pack
 
 
 class LinkFlow(NamedTuple):
@@ -103,20 +110,32 @@ def sender_dispositions(
     channel: int, ids: list[int], state: bytes, *, settled: bool
 ) -> list[bytes]:
     """Returns dispositions of the broker for deliveries that it sent, with one state or none."""
-    flag = b"\x41" if settled else b"\x42"
-    return [
-        frame_of(
-            DISPOSITION,
-            channel,
-            5 if state else 4,
-            b"\x42"
-            + encode(UInt(first))
-            + encode(None if first == last else UInt(last))
-            + flag
-            + state,
-        )
-        for first, last in ranges_of(ids)
-    ]
+    end = (b"\x41" if settled else b"\x42") + state
+    count = 5 if state else 4
+    written = []
+    for first, last in [(ids[0], ids[-1])] if _are_consecutive(ids) else ranges_of(ids):
+        fields = b"\x42" + _uint(first) + (_NULL if first == last else _uint(last)) + end
+        if len(fields) > _SHORT_FIELDS_BYTES:
+            written.append(frame_of(DISPOSITION, channel, count, fields))
+        else:  # the same, in one step
+            size = _SHORT_FRAME_BYTES + len(fields)
+            head = _short_disposition(size, 2, 0, channel, _SHORT_LIST, len(fields) + 1, count)
+            written.append(head + fields)
+    return written
+
+
+def _are_consecutive(ids: list[int]) -> bool:
+    """Whether ids are one range, as nearly always. False for a range that continues at 0; `ranges_of` finds that."""
+    if len(ids) < 2:
+        return bool(ids)
+    return ids[-1] - ids[0] == len(ids) - 1 and ids == list(range(ids[0], ids[-1] + 1))
+
+
+def _uint(value: int) -> bytes:
+    """Does the same as `encode` for a `UInt`, in a third of the time. Every settlement of a client needs it."""
+    if value > 0xFF:
+        return b"\x70" + value.to_bytes(4, "big")
+    return b"\x52" + value.to_bytes(1, "big") if value else b"\x43"
 
 
 def with_client_ids(data: bytes, sessions: IncomingSessions) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.core.messages.packed_columns import (
@@ -92,6 +92,9 @@ def test_a_column_of_byte_strings_holds_its_values(texts, data):
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.text(max_size=5), min_size=1, max_size=40))
+@example(["a" * 127, "b"])
+@example(["a" * 128, "b"])
+@example(["a", "ä"])
 def test_texts_are_stored_as_their_bytes(texts):
     """One form for both, so that both are read in the same way."""
     encoded = [None if text is None else text.encode() for text in texts]
