@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
+    from storage.contract import Room
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -181,6 +182,11 @@ class SqliteStore:
         """See `Store.has_room`."""
         return self._space.has_room
 
+    @property
+    def room(self) -> Room:
+        """See `Store.room`."""
+        return self._space.room
+
     def _take_file(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -233,13 +239,13 @@ class SqliteStore:
     def commit(self, records: Sequence[Record]) -> None:
         """Writes all records durably, or none. Raises `StorageFull` or `StorageError`.
 
-        A batch without new messages is tried once more on a full disk: the first failure has released the reserve and
+        A batch without new bodies is tried once more on a full disk: the first failure has released the reserve and
         copied the log, so that messages can always be completed.
         """
         try:
             self._commit_once(records)
         except StorageFull:
-            if any(isinstance(record, MessagesStored) for record in records):
+            if any(isinstance(record, MessagesStored) and record.payloads for record in records):
                 raise
             self._commit_once(records)
 
@@ -342,9 +348,12 @@ class SqliteStore:
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:
         free_bytes = self._space.measure(writer)
-        if not self._space.is_plenty:
+        if self._space.is_plenty:
+            self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+        else:
             self._journaled.free_space()
-        self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+            self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+            self._space.measure(writer)  # both may have freed space
 
     # --- reading -------------------------------------------------------------------------------
 
