@@ -422,6 +422,11 @@ class DurableCore:
         if had_stopped:
             self._observer.serving_again()
 
+    def check_room(self, size_bytes: int) -> None:
+        """Raises `ServerBusy` if the store has no room for messages of this size."""
+        if self._disk_space.room.is_scarce:
+            self._disk_space.room.check(size_bytes)
+
     def check_disk_space(self) -> None:
         """Refuses sends while the disk is nearly full. Clients may retry."""
         if self._disk_space.check():
