@@ -112,6 +112,11 @@ class FreeSpace:
         self.may_rewrite = has_room
         return has_room
 
+    @property
+    def reserved_bytes(self) -> int:
+        """The size of the reserve. 0 if it is released."""
+        return self._reserve.held_bytes
+
     def reserve(self) -> None:
         """Reserves space for completing messages, if there is enough."""
         self._reserve.reserve()

@@ -127,6 +127,7 @@ class SqliteStore:
                 self._space.measure_inside(writer)
                 self._reader = self._connect(_READING_PRAGMAS)
                 self._log.open_index()
+                self._log.keep_space()
                 self._checkpoints.open()
                 self._move_recent(writer)
                 self._journaled.open(*writer.execute(self._statements.one("journal")).fetchone())
@@ -352,7 +353,11 @@ class SqliteStore:
             self._checkpoints.shorten_log(free_bytes, self._reader_lock)
         else:
             self._journaled.free_space()
-            self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+            # If another program fills the disk, the reserve has to be enough for what is in the log. If the reserve is
+            # released, the log is copied after each commit, while there is space.
+            kept_bytes = min(free_bytes, self._space.reserved_bytes)
+            self._checkpoints.shorten_log(kept_bytes, self._reader_lock)
+            self._log.keep_space()
             self._space.measure(writer)  # both may have freed space
 
     # --- reading -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -137,6 +137,54 @@ def test_copies_without_new_bodies_may_use_the_reserve(tmp_path):
         copies = [row(number, payload_id=2) for number in range(10, 5_000)]
         store.commit([MessagesStored(copies, ()), MessagesDeleted([2], [])])
         assert [copy.id for copy in copies] == message_ids(store)
+
+
+def take_all(store: SqliteStore) -> None:
+    """Another program takes all space of the disk."""
+    with store.path.with_name("another program").open("ab", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(65_536)):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("disk_mebibytes", "size_bytes", "count"),
+    [
+        (16, 1_000, 500),
+        (16, 100_000, 50),
+        (16, 1_000_000, 4),
+        (300, 1_000, 500),
+        (300, 100_000, 99),
+    ],
+)
+def test_messages_can_be_completed_if_another_program_takes_the_reserve(
+    tmp_path, disk_mebibytes, size_bytes, count
+):
+    """It takes all space before each commit. The log is not shorter than what a completion needs, and is overwritten."""
+    with store_on_small_disk(tmp_path, disk_mebibytes << 20) as store:
+        numbers = range(2, 2 + count)
+        for number in numbers:
+            store.commit([message(number, size_bytes)])
+        for number in numbers:
+            take_all(store)
+            store.commit([MessagesDeleted([number], [number])])
+        assert [] == message_ids(store)
+
+
+def test_what_a_failed_commit_has_left_in_the_log_is_not_read_again(tmp_path):
+    """The log keeps its length, and has zeros instead."""
+    with store_on_small_disk(tmp_path, 16 << 20) as store:
+        store.commit([message(2, 1_000)])
+        end = store._log.size_bytes
+        with store._log.path.open("r+b") as file:
+            content = file.read()
+            used_bytes = len(content.rstrip(b"\0"))
+            file.seek(used_bytes)
+            file.write(b"a frame that does not count")
+        store._log.discard_uncommitted()
+        assert content == store._log.path.read_bytes()
+        assert end == store._log.size_bytes
+        store.commit([message(3, 1_000)])
+        assert [2, 3] == message_ids(store)
 
 
 # --- commits that another program leaves no space for -----------------------------------------------
