@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 PACKAGES := broker config peeklock protocol storage
-DEFINITION := pyproject.toml constraints.txt setup.py $(wildcard protocol/native/*.[ch])
+DEFINITION := pyproject.toml constraints.txt setup.py $(wildcard */native/*.[ch])
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 EDITABLE := --config-settings editable_mode=compat --editable
 
@@ -46,7 +46,7 @@ postgres-versions: $(VENV)/.developed ## run the tests of the PostgreSQL store o
 fuzz: $(VENV)/.developed ## send invalid bytes to the broker for a minute, or ARGS="--seconds N --seed S"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-sanitize: $(VENV)/.developed ## check the memory of the C module while tests and hostile clients use it (gcc)
+sanitize: $(VENV)/.developed ## check the memory of the C modules while tests and hostile clients use it (gcc)
 	@$(BIN)/python -m tests.protocol.native.sanitize $(ARGS)
 
 soak: $(VENV)/.developed ## run the long tests: 100,000 steps of the model, 10,000 simulations, ten minutes of load
@@ -61,7 +61,7 @@ image: ## build the container image peeklock:latest
 clean: ## delete .venv and all caches
 	rm -rf $(VENV) build dist *.egg-info pytest-peeklock/build pytest-peeklock/src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find $(PACKAGES) pytest-peeklock tests -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -f protocol/native/*.so
+	rm -f */native/*.so
 
 # Each step prints what it does, because on a fresh clone they take a minute or two and pip prints nothing.
 # A file marks each finished step, so an interrupted step is repeated.

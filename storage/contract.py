@@ -136,6 +136,10 @@ class Store(Protocol):
     def maintenance_is_due(self) -> bool:
         """Whether `maintain` should be called soon. Cheap; asked after each commit."""
 
+    @property
+    def background_commits(self) -> BackgroundCommits | None:
+        """The commits that the store writes in a thread of its own; None if it has no such thread."""
+
     def maintain(self) -> None:
         """Does work of the store that no client waits for. Called in a thread of its own, beside commits and
         reads."""
@@ -145,6 +149,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Closes the store. What was committed stays."""
+
+
+class BackgroundCommits(Protocol):
+    """Commits that do not block who begins them. The thread that writes them needs no interpreter lock, so that a busy event
+    loop does not delay them. Nothing else is committed from `begin` to `end`. Both are called on the event loop."""
+
+    @property
+    def descriptor(self) -> int:
+        """A file descriptor that is readable when `end` returns at once."""
+
+    def begin(self, records: Sequence[Record]) -> bool:
+        """Begins a commit. Returns False, and begins nothing, if `Store.commit` has to write it: then there is more to do
+        than to write."""
+
+    def end(self) -> None:
+        """Ends a commit, which is durable then. Waits for it if needed. Raises as `Store.commit` does."""
 
 
 class SharedStore(Store, Protocol):

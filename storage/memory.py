@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from broker.core.contract.records import Record
+    from storage.contract import BackgroundCommits
 
 _ID = itemgetter(0)
 
@@ -51,6 +52,7 @@ class MemoryStore:
     has_room = True
     room = UNLIMITED_ROOM
     maintenance_is_due = False
+    background_commits: BackgroundCommits | None = None
 
     def __init__(self) -> None:
         self._namespaces: dict[str, NamespaceStored] = {}

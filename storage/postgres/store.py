@@ -50,6 +50,7 @@ class PostgresStore:
     commits_inline = False
     shares_ownership = True
     postpones = False
+    background_commits = None
     maintenance_is_due = False
 
     def __init__(self, url: str, schema: str, *, deadline_s: float = DEADLINE_S) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from storage.native.compiled import SyncedWriter
+
 SEGMENT_BYTES = 8 << 20
 ENTRY_MAX_BYTES = 2 << 20
 """A larger commit is written to the tables at once: it would be written twice."""
@@ -65,6 +67,8 @@ class CommitJournal:
         """The number of the last entry of each segment."""
         self.last_number = 0
         """The number of the last entry."""
+        self._entry_bytes = 0
+        """The length of the entry that is being written."""
         self.is_broken = False
         """An entry could not be written. It has a number of its own, because it may be in the file nevertheless. Nothing
         more is written until all entries are in the tables."""
@@ -138,26 +142,57 @@ class CommitJournal:
 
     def append(self, content: bytes) -> int:
         """Writes an entry durably, after `make_room`. Returns its number. Raises `OSError`: then it is not an entry."""
+        entry = self._begin_entry(content)
+        try:
+            self._write_synced(entry, self._position)
+        except BaseException:
+            self._erase(self._position)
+            raise
+        self._end_entry()
+        return self.last_number
+
+    def begin_append(self, content: bytes, writer: SyncedWriter) -> None:
+        """Begins to write an entry, after `make_room`. Nothing else is written until `end_append`."""
+        entry = self._begin_entry(content)
+        writer.begin(self._file, entry, self._position)
+
+    def end_append(self, error_number: int) -> None:
+        """The writer has ended, with this error or 0. Raises `OSError`: then it is not an entry."""
+        if error_number:
+            self._erase(self._position)
+            raise OSError(error_number, os.strerror(error_number))
+        self._end_entry()
+
+    def _begin_entry(self, content: bytes) -> bytes:
+        """Returns the bytes of the next entry."""
         number = self.last_number + 1
         numbers = _NUMBERS.pack(number, len(content))
         checksum = crc32(content, crc32(numbers, self._store_checksum))
         entry = _HEAD.pack(number, len(content), checksum) + content
-        position = self._segment * SEGMENT_BYTES + self._length_bytes[self._segment]
-        self.is_broken = True  # until everything below is done, whatever interrupts it
-        try:
-            self._write_synced(entry, position)
-        except BaseException:
-            self._erase(position)
-            raise
-        self._length_bytes[self._segment] += len(entry)
-        self._last_numbers[self._segment] = self.last_number = number
+        self._entry_bytes = len(entry)
+        self.is_broken = True  # until the entry is durable, whatever interrupts that
+        return entry
+
+    def _end_entry(self) -> None:
+        self._length_bytes[self._segment] += self._entry_bytes
+        self.last_number += 1
+        self._last_numbers[self._segment] = self.last_number
         self.is_broken = False
-        return number
+
+    @property
+    def _position(self) -> int:
+        """Where in the file the next entry begins."""
+        return self._segment * SEGMENT_BYTES + self._length_bytes[self._segment]
 
     @property
     def last_used_number(self) -> int:
         """The number of the last entry, or of the one after it that could not be written."""
         return self.last_number + self.is_broken
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is open. The first entry opens it, and syncs its folder."""
+        return self._file >= 0
 
     @property
     def is_in_place(self) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
     from storage.blocks.block_index import BlockIndex
+    from storage.native.compiled import SyncedWriter
 
 PART_BYTES = 256 << 10
 """How much moves before a commit, at least: a millisecond or two."""
@@ -109,24 +110,64 @@ class JournaledCommits:
     def write(self, records: Sequence[Record], index: BlockIndex) -> bool:
         """Writes a commit durably to the journal. Returns False, and writes nothing of it, if it has to be written to
         the tables. Raises `OSError`."""
-        journal, pending = self.journal, self._known()
-        if journal.is_broken or not pending.are_new(records, index.highest_id):
-            return False
-        content = encode_records(records)
+        self._known()
+        content = self._content(records, index)
         if content is None or not self._make_room(len(content)):
             return False
-        pending.freed_bytes += self._freed_bytes(records, index)
-        # Before it is durable, because that is quicker: a process that has waited for the disk runs with cold caches.
-        # Nobody knows its messages yet.
-        pending.add(journal.last_number + 1, records)
+        self._add(records, index)
         try:
-            journal.append(content)
+            self.journal.append(content)
         except BaseException:
-            self.forget()
-            with suppress(Exception):  # bodies may be read before the next commit
-                self._known()
+            self._append_failed()
             raise
         return True
+
+    def begin_write(
+        self, records: Sequence[Record], index: BlockIndex, writer: SyncedWriter
+    ) -> bool:
+        """Begins to write a commit to the journal. Returns False if that is not possible, or if the journal has to be
+        opened or commits have to move to the tables first, which takes long."""
+        if self._is_stale or not self.journal.is_open or self._must_move(0):
+            return False
+        content = self._content(records, index)
+        if (
+            content is None
+            or self._must_move(len(content))
+            or not self._make_room_without_moving(len(content))
+        ):
+            return False
+        self._add(records, index)
+        try:
+            self.journal.begin_append(content, writer)
+        except BaseException:
+            self._append_failed()
+            raise
+        return True
+
+    def end_write(self, error_number: int) -> None:
+        """The writer has ended, with this error or 0. Raises `OSError`: then nothing is committed."""
+        try:
+            self.journal.end_append(error_number)
+        except BaseException:
+            self._append_failed()
+            raise
+
+    def _content(self, records: Sequence[Record], index: BlockIndex) -> bytes | None:
+        """Returns the content of an entry, or None if the records have to be written to the tables."""
+        if self.journal.is_broken or not self._pending.are_new(records, index.highest_id):
+            return None
+        return encode_records(records)
+
+    def _add(self, records: Sequence[Record], index: BlockIndex) -> None:
+        """The next entry has these records. Called before it is durable, because that is quicker: a process that has waited
+        for the disk runs with cold caches. Nobody knows its messages yet."""
+        self._pending.freed_bytes += self._freed_bytes(records, index)
+        self._pending.add(self.journal.last_number + 1, records)
+
+    def _append_failed(self) -> None:
+        self.forget()
+        with suppress(Exception):  # bodies may be read before the next commit
+            self._known()
 
     def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int:
         """Returns the size of the bodies in the tables that the records delete."""
@@ -152,17 +193,24 @@ class JournaledCommits:
 
     def _make_room(self, size_bytes: int) -> bool:
         """Moves old commits as far as needed for an entry of this size. Returns whether there is room for it."""
-        journal = self.journal
-        old_number = journal.old_last_number
-        if journal.is_full_with(size_bytes):
-            if old_number > self._moved_number:
-                self._move(old_number, _ALL)
-            journal.switch()
-            return journal.make_room(size_bytes)
+        if self._must_move(size_bytes):
+            if self.journal.is_full_with(size_bytes):
+                self._move(self.journal.old_last_number, _ALL)
+            else:
+                self._move(self._last_due_number(), max(PART_BYTES, PART_SHARE * size_bytes))
+        return self._make_room_without_moving(size_bytes)
+
+    def _make_room_without_moving(self, size_bytes: int) -> bool:
+        if self.journal.is_full_with(size_bytes):
+            self.journal.switch()
+        return self.journal.make_room(size_bytes)
+
+    def _must_move(self, size_bytes: int) -> bool:
+        """Returns whether commits have to move to the tables before an entry of this size is written."""
+        if self.journal.is_full_with(size_bytes):
+            return self.journal.old_last_number > self._moved_number
         due_number = self._last_due_number()
-        if due_number > self._moved_number and self._pending.has_any(due_number):
-            self._move(due_number, max(PART_BYTES, PART_SHARE * size_bytes))
-        return journal.make_room(size_bytes)
+        return due_number > self._moved_number and self._pending.has_any(due_number)
 
     def _last_due_number(self) -> int:
         """Returns the number of the last entry that is to move now."""

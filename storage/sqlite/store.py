@@ -1,7 +1,7 @@
 """The SQLite store: opens, writes and reads one file.
 
 `journaled_commits.py` says which commits go to the journal first, and which to the tables at once. Either is synced before
-a commit returns. `batch.py` writes the statements of a transaction. If the process is killed at any moment, the file can
+a commit returns or ends. `batch.py` writes the statements of a transaction. If the process is killed at any moment, the file can
 be opened again.
 """
 
@@ -25,6 +25,7 @@ from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
 from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
 from storage.migration_scripts import read_migrations
+from storage.sqlite.background_commits import SqliteBackgroundCommits
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.checkpoints import LONGEST_LOG_BYTES, Checkpoints
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
     from storage.contract import Room
+    from storage.native.compiled import SyncedWriter
 
 APPLICATION_ID = 0x5065656B
 """Written by the first migration."""
@@ -100,6 +102,8 @@ class SqliteStore:
         self._log = WriteAheadLog(self.path)
         self._checkpoints = Checkpoints(self._log, lambda: self._connect(_CHECKPOINT_PRAGMAS))
         self._space = FreeSpace(self.path, self._log)
+        self.background_commits: SqliteBackgroundCommits | None = None
+        """See `Store.background_commits`. Only Linux can tell an event loop of their end."""
         self._file_ids: tuple[FileId, FileId] | None = None
         """The ids of the database file and its log after the first commit."""
         self._examine_from_s = 0.0
@@ -135,6 +139,10 @@ class SqliteStore:
             with self._explained:
                 self._blocks.index(self._source(self._reader))
             self._space.reserve()
+            if hasattr(os, "eventfd"):
+                self.background_commits = SqliteBackgroundCommits(
+                    self._begin_commit, self._end_commit
+                )
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -146,6 +154,9 @@ class SqliteStore:
                 self._reader.close()
                 self._reader = None
         self._checkpoints.close()
+        if self.background_commits is not None:
+            self.background_commits.close()
+            self.background_commits = None
         if self._writer is not None:
             with suppress(StorageError):  # the content of the journal is durable in any case
                 self._move_pending()
@@ -246,7 +257,7 @@ class SqliteStore:
         try:
             self._commit_once(records)
         except StorageFull:
-            if any(isinstance(record, MessagesStored) and record.payloads for record in records):
+            if _has_bodies(records):
                 raise
             self._commit_once(records)
 
@@ -260,16 +271,34 @@ class SqliteStore:
                     self._space.check(writer, records)
                     self._journaled.move_all(records)
             except BaseException as error:
-                if is_disk_full(error):
-                    self._journaled.free_space()
-                self._journaled.forget()
-                self._blocks.forget()
-                if is_disk_full(error):
-                    self._space.release_reserve()  # copying the log needs space, too
-                self._undo(writer)
-                self._log.discard_uncommitted()
+                self._undo(writer, error)
                 raise
         self._examine_sometimes(writer)
+
+    def _begin_commit(self, records: Sequence[Record], synced_writer: SyncedWriter) -> bool:
+        """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do."""
+        index = self._blocks.known_index
+        if index is None or not (self._space.is_plenty and records):
+            return False
+        with self._explained:
+            return self._journaled.begin_write(records, index, synced_writer)
+
+    def _end_commit(self, records: Sequence[Record], error_number: int) -> None:
+        """Ends a commit to the journal, as `commit` does."""
+        writer = self._open_connection(self._writer)
+        try:
+            with self._explained:
+                try:
+                    self._journaled.end_write(error_number)
+                except BaseException as error:
+                    self._undo(writer, error)
+                    raise
+        except StorageFull:
+            if _has_bodies(records):
+                raise
+            self._commit_once(records)
+        else:
+            self._examine_sometimes(writer)
 
     def _write_to_journal(self, writer: sqlite3.Connection, records: Sequence[Record]) -> bool:
         """Writes a commit to the journal. Returns False if it has to be written to the tables. Not called if space is
@@ -322,11 +351,19 @@ class SqliteStore:
         """Copies the log into the database file; see `Store.maintain`."""
         self._checkpoints.run(self._reader_lock)
 
-    def _undo(self, writer: sqlite3.Connection) -> None:
+    def _undo(self, writer: sqlite3.Connection, error: BaseException) -> None:
+        """A commit has failed. The next one reads again what the files have."""
+        if is_disk_full(error):
+            self._journaled.free_space()
+        self._journaled.forget()
+        self._blocks.forget()
+        if is_disk_full(error):
+            self._space.release_reserve()  # copying the log needs space, too
         with suppress(sqlite3.Error):
             if writer.in_transaction:  # SQLite itself rolls back some failures
                 writer.execute("ROLLBACK")
             self._checkpoints.copy_after_failure(writer)
+        self._log.discard_uncommitted()
 
     def _check_files(self) -> None:
         """Raises `StoreUnusable` if the file was deleted or replaced while it was open.
@@ -411,3 +448,8 @@ class SqliteStore:
         if connection is None:
             raise StorageError(f"{self.path} is not open")
         return connection
+
+
+def _has_bodies(records: Sequence[Record]) -> bool:
+    """Returns whether there are new messages. Copies share the bodies of others."""
+    return any(isinstance(record, MessagesStored) and record.payloads for record in records)

@@ -76,14 +76,17 @@ def test_the_wheel_has_one_name_at_the_top(wheel):
 
 
 def test_the_wheel_holds_every_module_and_its_data(wheel):
-    """Files with SQL and the compiled module are there, too, and no module is there twice."""
+    """Files with SQL and the compiled modules are there, too, and no module is there twice."""
     expected = {
         f"peeklock/_packages/{path.relative_to(ROOT)}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix not in NOT_INSTALLED
     }
-    expected.add(f"peeklock/_packages/protocol/native/compiled{EXTENSION_SUFFIXES[0]}")
+    expected |= {
+        f"peeklock/_packages/{package}/native/compiled{EXTENSION_SUFFIXES[0]}"
+        for package in ("protocol", "storage")
+    }
     expected |= {f"peeklock/{path.name}" for path in (ROOT / "peeklock").glob("*.py")}
     assert expected == {name for name in contents(wheel) if ".dist-info/" not in name}
 

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 QUEUE = "queue.1"
 LOCK_MS = 60_000
 TIMEOUT_S = 30.0
-LOCKED = f'peeklock_messages{{entity="{QUEUE}",namespace="sbemulatorns",state="locked"}} 1.0'
+LOCKED = f'peeklock_messages{{entity="{QUEUE}",namespace="sbemulatorns",state="locked"}}'
 
 
-def _wait_until_locked(broker: BrokerProcess) -> None:
+def _wait_until_locked(broker: BrokerProcess, messages: int = 1) -> None:
+    """Waits until so many messages are locked. Memory changes before the commit."""
     deadline_s = time.monotonic() + TIMEOUT_S
-    while LOCKED not in broker.request("GET", "/metrics")[1].decode():
+    while f"{LOCKED} {messages}.0" not in broker.request("GET", "/metrics")[1].decode():
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
 
@@ -42,6 +43,33 @@ def _wait_for_credit(broker: BrokerProcess, receivers: int) -> None:
             return
         assert time.monotonic() < deadline_s
         time.sleep(0.01)
+
+
+def test_a_durable_message_is_delivered_while_a_commit_takes_long(
+    faulty_broker: BrokerProcess, faults: IoFaults
+) -> None:
+    """A receiver does not wait for the sends of others. Its completion does."""
+    with (
+        ServiceBusClient.from_connection_string(faulty_broker.connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+        client.get_queue_receiver(QUEUE) as receiver,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        sender.send_messages(ServiceBusMessage("a"))
+        faults.strike(Calls.SYNC, HOLD)
+        try:
+            large = ServiceBusMessage("b" * (SMALL_BYTES + 1))
+            sending = threads.submit(sender.send_messages, large)
+            while not faults.hits:
+                time.sleep(0.001)
+            (message,) = receiver.receive_messages(1, max_wait_time=TIMEOUT_S)
+            completing = threads.submit(receiver.complete_message, message)
+            _wait_until_locked(faulty_broker, messages=0)
+            assert ("a", False, False) == (str(message), sending.done(), completing.done())
+        finally:
+            faults.stop()
+        sending.result()
+        completing.result()
 
 
 def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
@@ -61,11 +89,11 @@ def test_a_delivery_shows_its_own_lock_and_not_a_later_one(
         client.get_queue_receiver(QUEUE) as second,
         ThreadPoolExecutor(3) as threads,
     ):
-        sender.send_messages(ServiceBusMessage("a"))
         faults.strike(Calls.SYNC, HOLD)
         try:
-            large = ServiceBusMessage("b" * (SMALL_BYTES + 1))  # the commit thread commits it
-            sending = threading.Thread(target=sender.send_messages, args=(large,))
+            # Not inline, so that the broker goes on. The delivery waits until its message is durable.
+            batch = [ServiceBusMessage("a"), ServiceBusMessage("b" * (SMALL_BYTES + 1))]
+            sending = threading.Thread(target=sender.send_messages, args=(batch,))
             sending.start()
             while not faults.hits:
                 time.sleep(0.001)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from broker.app.network.amqp_transport import AmqpTransport
+from broker.app.runtime import uncommitted_turns
 from broker.app.runtime.committer import Committer
 from broker.core.contract.commands import Detach, Send
 from broker.core.contract.records import MessageIdsSeen, MessagesDeleted, MessagesStored
@@ -40,6 +41,13 @@ def answer_early() -> Iterator[None]:
         submit(self, turn)
 
     with mock.patch.object(Committer, "submit", submit_and_release):
+        yield
+
+
+@contextmanager
+def deliver_early() -> Iterator[None]:
+    """Deliveries do not wait until their messages are stored."""
+    with mock.patch.object(uncommitted_turns, "_is_durable", return_value=True):
         yield
 
 
@@ -126,6 +134,7 @@ def end_connections() -> Iterator[None]:
 
 INJECTED_BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "answer-early": answer_early,
+    "deliver-early": deliver_early,
     "keep-locks": keep_locks,
     "drop-records": drop_records,
     "reorder-sends": reorder_sends,

@@ -48,10 +48,11 @@ from tests.simulation.locks import Locks
 from tests.simulation.part_sizes import drawn_sizes, drawn_threads
 from tests.simulation.simulated_broker import SimulatedBroker, topology_of
 from tests.simulation.simulated_network import Network
+from tests.simulation.simulated_store import SimulatedStore
 from tests.simulation.sources import STEPS_S, VirtualClock, seeded
 from tests.simulation.trace import Trace
 from tests.simulation.virtual_loop import VirtualLoop
-from tests.support.fake_store import FakeStore, StoreFault
+from tests.support.fake_store import StoreFault
 from tests.support.proton.connection import PeerFailed
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class World:
         self.trace = Trace(self.loop.time, show)
         self.clock = VirtualClock(self.loop, self._speed_chance.choice(STEPS_S))
         self.network = Network(self.loop, seed, self.trace, self._ended_by_broker)
-        self.store = FakeStore(checks=False, note=self.trace.note)
+        self.store = SimulatedStore(self.loop, Random(f"{seed} store"), self.trace.note)
         self.findings: list[Finding] = []
         self.faults: list[str] = []
         self.counts: dict[str, int] = {}

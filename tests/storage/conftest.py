@@ -10,6 +10,7 @@ from storage.postgres.store import PostgresStore
 from storage.sqlite.journaled_commits import JournaledCommits
 from storage.sqlite.store import SqliteStore
 from storage.urls import store_for
+from tests.support.background_store import BackgroundStore
 from tests.support.owned_stores import open_as_owner
 
 if TYPE_CHECKING:
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     from tests.support.postgres_server import PostgresServer
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+@pytest.fixture(params=["memory", "sqlite", "sqlite, in the background", "postgresql"])
 def store(request, tmp_path: Path) -> Iterator[Store]:
     """An open, empty store of each backend, which the test owns."""
     url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path / 'peeklock.db'}"}.get(
         request.param
     )
-    store = store_for(url or request.getfixturevalue("postgres_server").url())
+    store: Store
+    if request.param == "sqlite, in the background":
+        store = BackgroundStore(tmp_path / "peeklock.db")
+    else:
+        store = store_for(url or request.getfixturevalue("postgres_server").url())
     open_as_owner(store)
     yield store
     store.close()
@@ -51,6 +56,7 @@ def sqlite(path: Path) -> Iterator[SqliteStore]:
 def without_journal(monkeypatch):
     """Every commit is written to the tables of a SQLite file at once."""
     monkeypatch.setattr(JournaledCommits, "write", lambda *_: False)
+    monkeypatch.setattr(JournaledCommits, "begin_write", lambda *_: False)
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ class SharedFakeStore:
     commits_inline = False
     shares_ownership = True
     postpones = False
+    background_commits = None
     has_room = True
     room = UNLIMITED_ROOM
     maintenance_is_due = False

@@ -1,6 +1,6 @@
 """Effects: what is sent to clients. Values without behaviour.
 
-Effects leave in order, and only after the records of their turn are durable.
+Effects leave only after what they depend on is durable. Most wait for the records of their turn, and leave in order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Peer(Protocol):
     """
 
     def receive(self, effect: Effect) -> None:
-        """Take an effect. Called in order, and only after the records of the turn are durable."""
+        """Take an effect. Called in order, and only after what the effect depends on is durable."""
 
 
 class SenderAttached(NamedTuple):

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.runtime import committer as committer_module
+from broker.app.runtime import store_upkeep
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
-from broker.core.contract.effects import CreditNeeded
+from broker.core.contract.effects import Drained, Reply
 from broker.core.contract.records import MessageIdsForgotten, MessagesDeleted
 from broker.core.contract.turn import Turn
 from storage.contract import StorageError
 from tests.support.fake_store import FakeStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from broker.core.contract.effects import Effect
     from broker.core.contract.records import Record
 
 ENOUGH_COMMITS = 1_000
@@ -177,7 +179,7 @@ async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
     loaded = [committer.is_loaded]
     await committer.settle()
     committer.close()
-    assert [2, 2, 1] == taken
+    assert [1, 2, 2] == taken
     assert 3 == len(released)
     assert committer.has_released(5)
     assert [True, False] == [*loaded, committer.is_loaded]
@@ -246,7 +248,7 @@ async def test_a_store_finishes_what_it_has_postponed_when_nothing_is_committed(
 
 async def test_a_store_that_cannot_finish_has_not_failed(monkeypatch):
     """What was committed is durable. It finishes after the next commit, or that one fails."""
-    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
     load = Load(store := PostponingStore())
     store.commits = ENOUGH_COMMITS
     store.error = StorageError("full")
@@ -266,7 +268,7 @@ async def test_a_store_that_cannot_finish_has_not_failed(monkeypatch):
 @pytest.mark.parametrize("way", ["inline", "thread"])
 async def test_a_store_finishes_on_request_under_load(way, monkeypatch):
     """After everything that was submitted before, and before the load ends. Two requests share a commit."""
-    monkeypatch.setattr(committer_module, "IDLE_S", 600.0)
+    monkeypatch.setattr(store_upkeep, "IDLE_S", 600.0)
     load = Load(store := PostponingStore(), RECORDS[way])
     for _ in range(2):
         store.taken.clear()
@@ -307,7 +309,7 @@ async def test_a_request_to_finish_ends_if_the_store_fails(fails_before):
 
 async def test_nobody_waits_for_ever_for_turns_behind_a_store_that_cannot_finish(monkeypatch):
     """A broker that stops meanwhile stops."""
-    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
     load = Load(store := PostponingStore())
     store.commits = ENOUGH_COMMITS
     store.error = StorageError("full")
@@ -327,7 +329,7 @@ async def test_nobody_waits_for_ever_for_turns_behind_a_store_that_cannot_finish
 @pytest.mark.parametrize("way", ["inline", "thread"])
 async def test_a_committer_at_rest_does_not_use_the_store(monkeypatch, way):
     """Its owner loads or closes the store. What the store is finishing is waited for."""
-    monkeypatch.setattr(committer_module, "IDLE_S", 0.0)
+    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
     load = Load(store := PostponingStore(), RECORDS[way])
     store.commits = ENOUGH_COMMITS
     for _ in range(20):
@@ -366,12 +368,14 @@ class WatchedStore(FakeStore):
         self.may_end = threading.Event()
         """Commits of the thread wait for it."""
         self.may_end.set()
+        self.on_commit: Callable[[], object] = lambda: None
         self._is_running = threading.Lock()
         self._loop_thread = threading.get_ident()
 
     def commit(self, records: Sequence[Record]) -> None:
         assert self._is_running.acquire(blocking=False), "two commits run at once"
         self.now_s += self.takes_s
+        self.on_commit()
         is_inline = threading.get_ident() == self._loop_thread
         if not is_inline:
             time.sleep(0.001)  # the event loop can do something else meanwhile
@@ -383,27 +387,64 @@ class WatchedStore(FakeStore):
         self._is_running.release()
 
 
+class WatchedBackground:
+    """Commits of a watched store in a thread of its own. Implements `BackgroundCommits`."""
+
+    def __init__(self, store: WatchedStore) -> None:
+        self._store = store
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+        self.refuses = False
+        self._running: threading.Thread | None = None
+        self.error: Exception | None = None
+
+    def begin(self, records: Sequence[Record]) -> bool:
+        if self.refuses:
+            return False
+        self._running = threading.Thread(target=self._run, args=(records,))
+        self._running.start()
+        return True
+
+    def _run(self, records: Sequence[Record]) -> None:
+        self._store.commit(records)
+        self._store.ways[-1] = "background"
+        os.eventfd_write(self.descriptor, 1)
+
+    def end(self) -> None:
+        assert self._running is not None, "nothing has begun"
+        self._running.join()
+        self._running = None
+        os.eventfd_read(self.descriptor)
+        if self.error is not None:
+            raise self.error
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
 class WatchedLoad:
     """Submits numbered turns, and notes the order in which they are committed and released."""
 
     def __init__(self) -> None:
         self.store = WatchedStore()
-        self.released: list[int] = []
+        self.released: list[object] = []
         self.failures: list[Exception] = []
         self.inline: list[bool] = []
+        self.drained = 0
+        """Effects released that depend on no commit."""
         self.committer = Committer(
             self.store, self._release, self.failures.append, self._observe, lambda: self.store.now_s
         )
 
-    def submit(self, number: int, size: int = 1) -> None:
+    def submit(self, number: int, *effects: Effect, size: int = 1) -> None:
         turn = _turn(MessagesDeleted([number] * size, []))
-        turn.effects.append(number)  # type: ignore[arg-type]
+        turn.effects += (Reply(_Peer(), number), *effects)
         self.committer.submit(turn)
 
     def _release(self, turn: Turn) -> None:
-        numbers: list[int] = turn.effects  # type: ignore[assignment]
+        numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
         assert set(numbers) <= set(self.store.committed), "an effect leaves before its commit"
         self.released += numbers
+        self.drained += sum(isinstance(effect, Drained) for effect in turn.effects)
 
     def _observe(self, seconds: float, records: int, *, inline: bool) -> None:
         self.inline.append(inline)
@@ -439,6 +480,95 @@ async def test_a_turn_behind_a_commit_of_the_thread_waits_for_it(watched: Watche
     assert [False, True] == watched.inline
 
 
+@pytest.fixture
+def background(watched: WatchedLoad):
+    """The watched store can commit in the background."""
+    background = WatchedBackground(watched.store)
+    watched.store.background_commits = background
+    yield background
+    background.close()
+
+
+async def test_a_large_turn_is_committed_in_the_background_if_the_store_can(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """It begins when it is submitted, and the event loop goes on."""
+    del background
+    watched.store.may_end.clear()
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    watched.submit(2)
+    await asyncio.sleep(0.01)
+    assert ([], [], False) == (watched.store.committed, watched.released, watched.committer.idle)
+    watched.store.may_end.set()
+    await watched.committer.settle()
+    assert [1, 2] == watched.store.committed == watched.released
+    assert ["background", "inline"] == watched.store.ways
+    assert [False, True] == watched.inline
+    assert watched.committer.idle
+    assert watched.committer.has_released(2)
+
+
+async def test_what_cannot_be_begun_in_the_background_is_committed_by_the_thread(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """There is more to do than to write."""
+    background.refuses = True
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    await watched.committer.settle()
+    assert (["thread"], [1]) == (watched.store.ways, watched.released)
+
+
+async def test_a_slow_disk_is_written_in_the_background(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """Small turns, too. When the disk is quick again, the event loop commits them itself."""
+    del background
+    watched.store.takes_s = 0.1
+    for number in range(20):
+        watched.submit(number)
+        await watched.committer.settle()
+    assert ["inline"] + ["background"] * 19 == watched.store.ways
+    watched.store.takes_s = 0.000_1
+    watched.store.now_s += 60
+    for number in range(20, 60):
+        watched.submit(number)
+        await watched.committer.settle()
+    assert "inline" == watched.store.ways[-1]
+    assert list(range(60)) == watched.released
+
+
+async def test_a_commit_in_the_background_that_fails_is_reported(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """Nothing is released, and turns that wait behind it are dropped."""
+    background.error = StorageError("the disk is gone")
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    watched.submit(2)
+    await watched.committer.settle()
+    assert ([background.error], []) == (watched.failures, watched.released)
+    assert watched.committer.idle
+    watched.failures.clear()
+    background.error = None
+    watched.committer.restart()
+    watched.submit(3, size=SMALL_WEIGHT + 1)
+    await watched.committer.settle()
+    assert [3] == watched.released
+
+
+async def test_background_commits_keep_their_order_in_any_mixture(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """With all three ways to commit, and turns at every moment of the commits before them."""
+    for number in range(300):
+        background.refuses = number % 11 < 3
+        watched.submit(number, size=SMALL_WEIGHT + 1 if number % 5 == 0 else 1)
+        if number % 3 == 0:
+            await asyncio.sleep(0.000_5 * (number % 4))
+    await watched.committer.settle()
+    assert list(range(300)) == watched.store.committed == watched.released
+    assert {"background", "inline", "thread"} == set(watched.store.ways)
+
+
 async def test_commits_and_releases_keep_their_order_in_any_mixture(watched: WatchedLoad):
     """Small and large turns in turns, submitted at every moment of the commits before them."""
     for number in range(200):
@@ -448,6 +578,28 @@ async def test_commits_and_releases_keep_their_order_in_any_mixture(watched: Wat
     await watched.committer.settle()
     assert list(range(200)) == watched.store.committed == watched.released
     assert {"inline", "thread"} == set(watched.store.ways)
+
+
+async def test_an_effect_that_depends_on_no_commit_does_not_wait_for_one(watched: WatchedLoad):
+    """It leaves while an earlier turn is committed, and the answers of its own turn come later."""
+    watched.store.may_end.clear()
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    await asyncio.sleep(0)  # the thread begins
+    watched.submit(2, Drained(_Peer()))
+    assert ([], 1) == (watched.released, watched.drained)
+    watched.store.may_end.set()
+    await watched.committer.settle()
+    assert ([1, 2], 1) == (watched.released, watched.drained)
+
+
+async def test_an_effect_that_depends_on_no_commit_leaves_before_an_inline_commit(
+    watched: WatchedLoad,
+):
+    """The client works with it while the disk syncs."""
+    watched.store.on_commit = lambda: drained.append(watched.drained)
+    drained: list[int] = []
+    watched.submit(1, Drained(_Peer()))
+    assert ([1], [1]) == (drained, watched.released)
 
 
 async def test_a_slow_disk_is_left_to_the_thread(watched: WatchedLoad):
@@ -481,10 +633,11 @@ async def test_a_turn_that_is_submitted_while_another_is_released_comes_after_it
     steps: list[str] = []
 
     def release(turn: Turn) -> None:
-        steps.append(f"{turn.effects} begins")
+        numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
+        steps.append(f"{numbers} begins")
         if not steps[1:]:
             watched.submit(2)
-        steps.append(f"{turn.effects} ends")
+        steps.append(f"{numbers} ends")
 
     monkeypatch.setattr(watched.committer, "_release", release)
     watched.submit(1)
@@ -517,7 +670,7 @@ class _Peer:
 
 def _answered_turn(*records: Record) -> Turn:
     turn = _turn(*records)
-    turn.effects.append(CreditNeeded(_Peer()))
+    turn.effects.append(Reply(_Peer(), None))
     return turn
 
 

@@ -195,7 +195,7 @@ async def test_nothing_is_shown_before_its_commit_is_done():
         commit(records)
 
     store.commit = slow_commit  # type: ignore[method-assign]
-    core._committer._policy.allows = lambda turn: not turn  # type: ignore[method-assign]
+    core._committer._commit._policy.allows = lambda turn: not turn  # type: ignore[method-assign]
     task = asyncio.get_running_loop().create_task(core.ask("ns", sending("a")))
     assert await asyncio.get_running_loop().run_in_executor(None, reached.wait, 20)
     assert [] == sent(core)

@@ -1,6 +1,6 @@
-"""`make sanitize`: run the tests of the engine and the codec, and a fuzz run, over a compiled module that checks its memory.
+"""`make sanitize`: run the tests of the engine and the codec, and a fuzz run, over compiled modules that check their memory.
 
-`python -m tests.protocol.native.sanitize [--seconds N]`. Compiles the module with the address and the undefined-behaviour
+`python -m tests.protocol.native.sanitize [--seconds N]`. Compiles the modules with the address and the undefined-behaviour
 sanitizer of gcc in a copy of the source tree, and runs everything there. Ends with 1 if anything fails; the output then
 says which line of C did what.
 """
@@ -32,7 +32,12 @@ FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-
 NOT_RUN = ["-k", "not left_of_links_that_came_and_went and not memory_behind"]
 """They measure memory, of which a sanitizer takes more."""
 UNLIMITED = ["--megabytes", "10000", "--victim-p99-ms", "60000"]
-SUITES = ("tests/protocol/native", "tests/protocol/codec", "tests/protocol/amqp")
+SUITES = (
+    "tests/protocol/native",
+    "tests/protocol/codec",
+    "tests/protocol/amqp",
+    "tests/storage/native",
+)
 
 
 def library(name: str) -> str:

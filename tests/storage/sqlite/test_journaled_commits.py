@@ -31,6 +31,7 @@ from storage.memory import MemoryStore
 from storage.sqlite import commit_journal, disk_reserve, journaled_commits
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row
+from tests.support.background_store import BackgroundStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,9 +49,9 @@ def _small_segments(monkeypatch):
 
 
 @pytest.fixture
-def store(path: Path):
+def store(request, path: Path):
     """A store that has measured the space on its disk."""
-    store = SqliteStore(path)
+    store = getattr(request, "param", SqliteStore)(path)
     store.open()
     store.commit([entity(1)])
     yield store
@@ -202,7 +203,8 @@ def test_parts_of_messages_that_were_sent_together_are_dropped(store, tmp_path):
     assert len(expected) == stored_count(store)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("store", [SqliteStore, BackgroundStore], indirect=True)
+@pytest.mark.parametrize("seed", range(4))
 def test_kills_at_any_moment_leave_what_was_committed(store, tmp_path, monkeypatch, seed):
     """Compared with plain dictionaries, over all kinds of records, moves, rewriting and openings."""
     monkeypatch.setattr(compaction, "SMALL_BLOCKS_MAX", 40)
@@ -348,6 +350,94 @@ def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
     copy.close()
     assert 0 == transactions_of(store, [sent(4, size=10)])
     assert [1, 4] == message_ids(store)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_commit_in_the_background_that_fails_leaves_everything_as_it_was(
+    store, tmp_path, monkeypatch, error
+):
+    """As one that does not run in the background. The entry may be in the file, and is not read."""
+    store.commit([sent(1, 2, size=10)])
+    expected = StorageFull if error in {errno.ENOSPC, errno.EDQUOT} else StorageError
+    background = store.background_commits
+    assert background.begin([sent(3, size=10), completed(1)])
+    end = background._writer.end
+    with monkeypatch.context() as patched:
+        patched.setattr(background, "_writer", FailedWriter(background._writer, error))
+        with pytest.raises(expected, match=os.strerror(error)):
+            background.end()
+    with pytest.raises(RuntimeError):
+        end()
+    assert {1, 2} == set(store.read_payloads([1, 2, 3]))
+    copy = copied(store, tmp_path / "copy")
+    assert [1, 2] == message_ids(copy)
+    copy.close()
+    assert not background.begin([completed(2)])
+    assert 1 == transactions_of(store, [completed(2)])
+    assert background.begin([sent(4, size=10)])
+    background.end()
+    assert [1, 4] == message_ids(store)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_messages_are_completed_although_the_disk_is_full(store, monkeypatch, error):
+    """Also in the background: the completion is written to the tables at once."""
+    store.commit([sent(1, 2, size=10)])
+    background = store.background_commits
+    assert background.begin([completed(1)])
+    with monkeypatch.context() as patched:
+        patched.setattr(background, "_writer", FailedWriter(background._writer, error))
+        background.end()
+    assert [2] == message_ids(store)
+
+
+class FailedWriter:
+    """A writer whose write has failed."""
+
+    def __init__(self, writer: Any, error_number: int) -> None:
+        self._writer = writer
+        self._error_number = error_number
+
+    def end(self) -> int:
+        self._writer.end()
+        return self._error_number
+
+
+def test_a_kill_during_a_commit_in_the_background_leaves_all_of_it_or_nothing(store, tmp_path):
+    """Nobody was told of it."""
+    background = store.background_commits
+    assert not background.begin([sent(1, size=100)])  # the journal has to be opened
+    store.commit([sent(1, size=100)])
+    for number in range(2, 60):
+        before = set(range(1, number))
+        assert background.begin([sent(number, size=100)])
+        path = copied_files(store, tmp_path / "copy")
+        background.end()
+        copy = SqliteStore(path)
+        copy.open()
+        assert set(message_ids(copy)) in (before, before | {number})
+        copy.close()
+
+
+def test_what_moves_commits_first_is_not_begun_in_the_background(store):
+    """Moving takes long, and the event loop would wait for it."""
+    background = store.background_commits
+    store.commit([sent(1)])
+    number = 2
+    while background.begin([sent(number)]):
+        background.end()
+        number += 1
+    assert number > 20
+    assert 0 < transactions_of(store, [sent(number)])
+    assert list(range(1, number + 1)) == message_ids(store)
+
+
+def test_other_records_are_not_begun_in_the_background(store):
+    """They are written to the tables."""
+    background = store.background_commits
+    assert not background.begin([entity(7)])
+    assert not background.begin([])
+    store.commit([entity(7)])
 
 
 def test_closing_moves_everything_to_the_tables(store):

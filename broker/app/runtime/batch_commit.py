@@ -1,0 +1,127 @@
+"""Commits one batch in one of three ways, and measures how long that takes.
+
+- On the event loop: small batches, while the disk is quick (`inline_commit_policy.py`).
+- In the background: the event loop begins the commit and goes on, and a thread of the store writes it, which needs no
+  interpreter lock. For larger batches and slow disks.
+- In the commit thread: what the store cannot begin in the background, because there is more to do than to write.
+
+The committer makes sure that one batch is committed at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from broker.app.runtime.inline_commit_policy import InlineCommitPolicy, is_small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.core.contract.turn import Turn
+    from storage.contract import Store
+
+
+class CommitObserver(Protocol):
+    """Called after each commit."""
+
+    def __call__(self, seconds: float, records: int, *, inline: bool) -> None:
+        """`inline` means that the event loop itself has committed, and no thread."""
+
+
+class BatchCommit:
+    """The ways to commit a batch to one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        ended: Callable[[], None],
+        observe: CommitObserver,
+        stopwatch_s: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._ended = ended
+        """Called when the thread of the store has written what `begin` has begun. The owner calls `end`."""
+        self._observe = observe
+        self._stopwatch_s = stopwatch_s
+        self.thread = ThreadPoolExecutor(1, "commit") if store.blocking else None
+        """The commit thread. None if commits take no time."""
+        self._policy = InlineCommitPolicy(stopwatch_s)
+        self._began_s = 0.0
+        self._watching: tuple[asyncio.AbstractEventLoop, int] | None = None
+        """The event loop, and the descriptor of background commits that it watches."""
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether a commit takes longer than reading sockets."""
+        return self.thread is not None
+
+    def takes_no_time(self, batch: Turn) -> bool:
+        """Returns whether the commit of a batch takes no time, because it writes nothing or the store is in memory."""
+        return not batch.records or self.thread is None
+
+    def is_quick(self, batch: Turn) -> bool:
+        """Returns whether the store commits a batch as small as this so quickly that the event loop can wait for it."""
+        return self._store.commits_inline and self._policy.allows(batch)
+
+    def may_be_inline(self, batch: Turn) -> bool:
+        """Returns whether the event loop should commit a batch itself."""
+        return self.takes_no_time(batch) or self.is_quick(batch)
+
+    def commit_inline(self, batch: Turn) -> float:
+        """Commits on the event loop, which does nothing else meanwhile. Returns how many seconds that took."""
+        if not batch.records:
+            return 0.0
+        began_s = self._stopwatch_s()
+        self._store.commit(batch.records)
+        return self._stopwatch_s() - began_s
+
+    def note_inline(self, batch: Turn, seconds: float) -> None:
+        """Measures an inline commit. Called after the answers have left."""
+        if not batch.records:
+            return
+        if self.thread is not None:
+            self._policy.note(seconds, inline=True)
+        self._observe(seconds, len(batch.records), inline=True)
+
+    def begin(self, batch: Turn) -> bool:
+        """Begins a commit in the background. Returns False if the store cannot do that with this batch."""
+        background = self._store.background_commits
+        if background is None:
+            return False
+        if self._watching is None:
+            loop = asyncio.get_running_loop()
+            loop.add_reader(background.descriptor, self._ended)
+            self._watching = loop, background.descriptor
+        self._began_s = self._stopwatch_s()
+        return background.begin(batch.records)
+
+    def end(self, batch: Turn) -> None:
+        """Ends a commit that was begun. Raises the error of the store."""
+        background = self._store.background_commits
+        assert background is not None
+        background.end()
+        self._note_beside(batch)
+
+    async def commit_in_thread(self, batch: Turn) -> None:
+        """Commits in the thread. The event loop continues, and more turns may wait."""
+        self._began_s = self._stopwatch_s()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self.thread, self._store.commit, batch.records)
+        self._note_beside(batch)
+
+    def close(self) -> None:
+        """Ends the thread, after what it is doing."""
+        if self._watching is not None:
+            loop, descriptor = self._watching
+            loop.remove_reader(descriptor)
+            self._watching = None
+        if self.thread is not None:
+            self.thread.shutdown(wait=True)
+
+    def _note_beside(self, batch: Turn) -> None:
+        seconds = self._stopwatch_s() - self._began_s
+        if is_small(batch):
+            self._policy.note(seconds, inline=False)
+        self._observe(seconds, len(batch.records), inline=False)

@@ -1,0 +1,145 @@
+"""The thread that writes and syncs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from storage.native.compiled import SyncedWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TIMEOUT_MS = 30_000
+
+
+class Written:
+    """A writer, the descriptor that it makes readable, and a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.done = os.eventfd(0, os.EFD_NONBLOCK)
+        self.writer = SyncedWriter(self.done)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT)
+
+    def is_done(self, timeout_ms: int) -> bool:
+        poll = select.poll()
+        poll.register(self.done, select.POLLIN)
+        return bool(poll.poll(timeout_ms))
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Iterator[Written]:
+    written = Written(tmp_path / "file")
+    yield written
+    written.writer.close()
+    os.close(written.file)
+    os.close(written.done)
+
+
+def test_bytes_are_written_at_their_position(written: Written):
+    """One write after the other; each is announced once."""
+    for number, data in enumerate((b"one", b"three", b"x" * 3_000_000)):
+        written.writer.begin(written.file, data, 10 * number)
+        assert written.is_done(TIMEOUT_MS)
+        assert 0 == written.writer.end()
+        assert not written.is_done(0)
+    assert b"one" + bytes(7) + b"three" + bytes(5) == written.path.read_bytes()[:20]
+    assert 3_000_020 == written.path.stat().st_size
+
+
+def test_the_end_waits_for_the_write(written: Written):
+    """For a store that is closed meanwhile, for instance."""
+    for number in range(200):
+        written.writer.begin(written.file, b"%08d" % number, 8 * number)
+        assert 0 == written.writer.end()
+    assert b"".join(b"%08d" % number for number in range(200)) == written.path.read_bytes()
+
+
+def test_an_error_of_the_write_is_returned(written: Written):
+    """The next write is tried as if nothing had happened."""
+    reading = os.open(written.path, os.O_RDONLY)
+    written.writer.begin(reading, b"data", 0)
+    assert written.is_done(TIMEOUT_MS)
+    assert errno.EBADF == written.writer.end()
+    written.writer.begin(written.file, b"data", 0)
+    assert 0 == written.writer.end()
+    os.close(reading)
+
+
+def test_a_file_that_cannot_be_synced_at_once_gets_both_calls(written: Written):
+    """A device takes no write that syncs, and this one has no room."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    written.writer.begin(full, b"data", 0)
+    assert written.writer.end() in (errno.ENOSPC, errno.EINVAL)
+    os.close(full)
+
+
+def test_only_one_write_runs_at_a_time(written: Written):
+    """The second would be lost."""
+    written.writer.begin(written.file, b"first", 0)
+    with pytest.raises(RuntimeError, match="has begun"):
+        written.writer.begin(written.file, b"other", 0)
+    assert 0 == written.writer.end()
+    assert b"first" == written.path.read_bytes()
+
+
+def test_a_write_that_has_not_begun_does_not_end(written: Written):
+    """It would never return."""
+    with pytest.raises(RuntimeError, match="no write has begun"):
+        written.writer.end()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_closed_writer_has_written_what_had_begun(written: Written, *, begun: bool):
+    """Closing waits for it, and takes no more."""
+    if begun:
+        written.writer.begin(written.file, b"data", 0)
+    written.writer.close()
+    written.writer.close()
+    assert (b"data" if begun else b"") == written.path.read_bytes()
+    with pytest.raises(RuntimeError, match="closed"):
+        written.writer.begin(written.file, b"more", 0)
+    with pytest.raises(RuntimeError, match="no write has begun"):
+        written.writer.end()
+
+
+def _threads() -> set[str]:
+    return {path.name for path in Path("/proc/self/task").iterdir()}
+
+
+def test_a_writer_that_is_dropped_ends_its_thread(written: Written):
+    """Nobody has to remember to close it."""
+    before = _threads()
+    for _ in range(20):
+        writer = SyncedWriter(written.done)
+        writer.begin(written.file, b"data", 0)
+        del writer
+    assert before >= _threads()
+
+
+def test_a_busy_interpreter_does_not_delay_a_write(written: Written):
+    """The thread never needs the interpreter lock, which this loop gives back only when it is asked to."""
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    try:
+        written.writer.begin(written.file, b"data", 0)
+        is_written = any(written.path.stat().st_size for _ in range(1_000_000))
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert is_written
+    assert 0 == written.writer.end()
+
+
+def test_arguments_are_checked(written: Written):
+    """Only bytes stay as they are while they are written."""
+    with pytest.raises(TypeError):
+        written.writer.begin(written.file, bytearray(b"data"), 0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        SyncedWriter("done")  # type: ignore[arg-type]
