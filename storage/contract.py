@@ -7,6 +7,7 @@ Methods block: the server calls those of a `blocking` store in threads, at most 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -43,6 +44,20 @@ class StoreUnavailable(StorageError):
 
 class OwnershipLost(StorageError):
     """Another process owns the store, or none. Nothing of the batch was written."""
+
+
+class Room(NamedTuple):
+    """How much more a store can take."""
+
+    message_bytes: int
+    """So many bytes of new messages, in the next commits together."""
+    state_bytes: int
+    """Or so many bytes of session states. A receiver may need to set one before it can complete messages, so small ones
+    may use the space that is kept for completing messages."""
+
+
+UNLIMITED_ROOM = Room(sys.maxsize, sys.maxsize)
+"""For stores that do not know it."""
 
 
 class Lease(NamedTuple):
@@ -95,7 +110,12 @@ class Store(Protocol):
     @property
     def has_room(self) -> bool:
         """Whether new messages may be stored. False if the remaining space is needed for completing the stored
-        messages. Cheap; may be called at any time."""
+        messages. Cheap; may be called at any time. Measures `room` again."""
+
+    @property
+    def room(self) -> Room:
+        """How much more can be stored, as last measured. Commits measure it, the more often the less it is. Needs no
+        system call; may be called at any time."""
 
     def exists(self) -> bool:
         """Returns whether the store was created. To be called before `open`, which creates it."""

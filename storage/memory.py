@@ -29,7 +29,7 @@ from broker.core.contract.records import (
     SessionStateSet,
 )
 from broker.core.contract.sent_rows import SentPayloads, SentRows
-from storage.contract import Snapshot
+from storage.contract import UNLIMITED_ROOM, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +50,7 @@ class MemoryStore:
     shares_ownership = False
     postpones = False
     has_room = True
+    room = UNLIMITED_ROOM
     maintenance_is_due = False
     background_commits: BackgroundCommits | None = None
 

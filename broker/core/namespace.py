@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from broker.core.contract.effects import EntityView
     from broker.core.contract.message import Message, MessageReader
     from broker.core.contract.records import EntityStored, RuleRow
+    from broker.core.contract.storage_room import StorageRoom
     from broker.core.contract.turn import Turn
     from broker.core.entities.authorization_index import AuthorizationIndex
     from broker.core.entities.entity import Entity
@@ -94,8 +95,10 @@ class Namespace:
         hold_locks_after_connection_loss: bool = False,
         create_on_first_use: bool = False,
         azure_limits: Limits | None = None,
+        room: StorageRoom | None = None,
     ) -> None:
-        """`azure_limits` are compared with what clients do, for a report. None: nothing is compared."""
+        """`azure_limits` are compared with what clients do, for a report. None: nothing is compared. `room` is that of
+        the store. None: there is no limit."""
         self.name = name
         self.clock = NamespaceClock()
         """The times that callers pass are of the broker's clock."""
@@ -104,6 +107,8 @@ class Namespace:
         context = NamespaceContext(
             reader, new_lock_tokens, limits, ids, payloads, self.observations, name
         )
+        if room is not None:
+            context.room = room
         directory = Directory()
         admission = Admission(context, directory)
         links = LinkOperations(context, directory, hold_locks=hold_locks_after_connection_loss)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
 from storage.blocks.stored_blocks import StoredBlocks
-from storage.contract import OwnershipLost, Snapshot, StorageFull
+from storage.contract import UNLIMITED_ROOM, OwnershipLost, Snapshot, StorageFull
 from storage.migration_scripts import read_migrations
 from storage.postgres.batch import PostgresBatch
 from storage.postgres.block_source import PostgresBlockSource
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
-    from storage.contract import Lease
+    from storage.contract import Lease, Room
     from storage.postgres.session import Call
 
 DEADLINE_S = 30.0
@@ -101,6 +101,11 @@ class PostgresStore:
     def has_room(self) -> bool:
         """See `Store.has_room`."""
         return time.monotonic() >= self._full_until_s
+
+    @property
+    def room(self) -> Room:
+        """See `Store.room`. The server does not say how much its disk can take."""
+        return UNLIMITED_ROOM
 
     def maintain(self) -> None:
         """Nothing to do: PostgreSQL itself removes what is deleted."""

@@ -12,6 +12,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from storage.sqlite.write_ahead_log import KEPT_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -25,7 +27,7 @@ PASSES_MAX = 4
 """How often a checkpoint copies what was committed during its previous pass."""
 LONGEST_LOG_BYTES = 64 << 20
 """A longer log is truncated even if payload reads must wait for it."""
-SHORT_LOG_BYTES = 256 << 10
+SHORT_LOG_BYTES = KEPT_BYTES
 """A shorter log is not truncated to free space."""
 TRUNCATE_WAIT_MS = 50
 """How long truncating the log waits for a gap between two commits."""
@@ -87,16 +89,18 @@ class Checkpoints:
             self._may_restart_log = True
 
     def shorten_log(self, free_bytes: int, reader_lock: threading.Lock) -> None:
-        """Truncates the log if it is long for the free space of the disk. Called after a commit. Raises `OSError`."""
+        """Copies the log if it is long for the space that there is for copying it, and truncates it. Called after a
+        commit. Raises `OSError`."""
         # Checkpoints keep the log short, unless a huge transaction made it long at once, or payload reads
         # follow each other without a gap.
         log_bytes = self._log.size_bytes
         if log_bytes >= LONGEST_LOG_BYTES:
             self.log_is_too_long = True
-        if log_bytes >= SHORT_LOG_BYTES and log_bytes * 2 >= free_bytes:
+        if log_bytes * 2 >= free_bytes:
             # The disk is filling up. The log is copied and truncated at once, while the database file can still
             # grow by its content. Later there would be no space for it, and messages could not be completed.
-            self.log_is_too_long = True
+            if log_bytes > SHORT_LOG_BYTES:
+                self.log_is_too_long = True
             self.run(reader_lock)
 
     def restart_log(self, writer: sqlite3.Connection) -> None:

@@ -29,7 +29,7 @@ class DiskReserve:
     def reserve(self) -> None:
         """Creates the reserve if there is space for it."""
         self._is_reserved = self._path.exists()
-        size_bytes = self._size_bytes()
+        size_bytes = self.size_bytes
         if self._is_reserved or self.free_bytes < 2 * size_bytes:
             return
         with suppress(OSError), self._path.open("xb") as file:
@@ -42,18 +42,23 @@ class DiskReserve:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def is_low(self, free_inside_bytes: int = 0) -> bool:
+    def is_low(self, free_inside_bytes: int = 0, log_bytes: int = 0) -> bool:
         """Returns whether so little space is left that no new messages should be accepted.
 
         `free_inside_bytes` is free space inside the file of the store: new messages are written there without
-        growing the file, and only the log needs space on the disk.
+        growing the file, and only the log needs space on the disk. `log_bytes` is what the log has of it now.
         """
         if not self._is_reserved:
             self.reserve()
-        size_bytes = self._size_bytes()
+        size_bytes = self.size_bytes
         if self._is_reserved and self.free_bytes >= size_bytes:
             return False
-        return free_inside_bytes < 2 * size_bytes or self.free_bytes < size_bytes // 2
+        return free_inside_bytes < 2 * size_bytes or self.free_bytes + log_bytes < size_bytes // 2
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the reserve. 0 if it is released."""
+        return self.size_bytes if self._is_reserved else 0
 
     @property
     def free_bytes(self) -> int:
@@ -61,6 +66,8 @@ class DiskReserve:
         disk = os.statvfs(self._path.parent)
         return disk.f_bavail * disk.f_frsize
 
-    def _size_bytes(self) -> int:
+    @property
+    def size_bytes(self) -> int:
+        """The size of the reserve, whether it is held or not."""
         disk = os.statvfs(self._path.parent)
         return min(RESERVE_MAX_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_SHARE)

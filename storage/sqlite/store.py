@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.records import Record
     from broker.core.messages.packed_rows import PackedRows
+    from storage.contract import Room
     from storage.native.compiled import SyncedWriter
 
 APPLICATION_ID = 0x5065656B
@@ -130,6 +131,7 @@ class SqliteStore:
                 self._space.measure_inside(writer)
                 self._reader = self._connect(_READING_PRAGMAS)
                 self._log.open_index()
+                self._log.keep_space()
                 self._checkpoints.open()
                 self._move_recent(writer)
                 self._journaled.open(*writer.execute(self._statements.one("journal")).fetchone())
@@ -192,6 +194,11 @@ class SqliteStore:
         """See `Store.has_room`."""
         return self._space.has_room
 
+    @property
+    def room(self) -> Room:
+        """See `Store.room`."""
+        return self._space.room
+
     def _take_file(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -244,13 +251,13 @@ class SqliteStore:
     def commit(self, records: Sequence[Record]) -> None:
         """Writes all records durably, or none. Raises `StorageFull` or `StorageError`.
 
-        A batch without new messages is tried once more on a full disk: the first failure has released the reserve and
+        A batch without new bodies is tried once more on a full disk: the first failure has released the reserve and
         copied the log, so that messages can always be completed.
         """
         try:
             self._commit_once(records)
         except StorageFull:
-            if _has_messages(records):
+            if _has_bodies(records):
                 raise
             self._commit_once(records)
 
@@ -287,7 +294,7 @@ class SqliteStore:
                     self._undo(writer, error)
                     raise
         except StorageFull:
-            if _has_messages(records):
+            if _has_bodies(records):
                 raise
             self._commit_once(records)
         else:
@@ -379,9 +386,16 @@ class SqliteStore:
 
     def _measure_space(self, writer: sqlite3.Connection) -> None:
         free_bytes = self._space.measure(writer)
-        if not self._space.is_plenty:
+        if self._space.is_plenty:
+            self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+        else:
             self._journaled.free_space()
-        self._checkpoints.shorten_log(free_bytes, self._reader_lock)
+            # If another program fills the disk, the reserve has to be enough for what is in the log. If the reserve is
+            # released, the log is copied after each commit, while there is space.
+            kept_bytes = min(free_bytes, self._space.reserved_bytes)
+            self._checkpoints.shorten_log(kept_bytes, self._reader_lock)
+            self._log.keep_space()
+            self._space.measure(writer)  # both may have freed space
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -436,5 +450,6 @@ class SqliteStore:
         return connection
 
 
-def _has_messages(records: Sequence[Record]) -> bool:
-    return any(isinstance(record, MessagesStored) for record in records)
+def _has_bodies(records: Sequence[Record]) -> bool:
+    """Returns whether there are new messages. Copies share the bodies of others."""
+    return any(isinstance(record, MessagesStored) and record.payloads for record in records)

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+KEPT_BYTES = 256 << 10
+"""The file is not shorter than this while space is scarce. So messages can be completed on a full disk, even if another
+program takes the space of the reserve: what was copied into the database is overwritten."""
 FileId = tuple[int, int]
 """Device and inode."""
 
@@ -60,6 +63,21 @@ class WriteAheadLog:
             os.close(self._index_file)
             self._index_file = -1
 
+    def keep_space(self) -> None:
+        """Allocates the space that the file keeps, as zeros behind its content, if there is so much.
+
+        SQLite ends a log with the first frame that is not valid, and has no locks on this file. Called by the writing
+        thread: where the file system cannot allocate, the C library writes zeros, and nothing may be written meanwhile.
+        """
+        with suppress(OSError, AttributeError):  # macOS cannot allocate
+            if self.size_bytes >= KEPT_BYTES:
+                return
+            file = os.open(self.path, os.O_WRONLY)
+            try:
+                os.posix_fallocate(file, 0, KEPT_BYTES)
+            finally:
+                os.close(file)
+
     @property
     def size_bytes(self) -> int:
         """The length of the log."""
@@ -76,7 +94,7 @@ class WriteAheadLog:
         return max(0, last_frame - last_copied_frame)
 
     def discard_uncommitted(self) -> None:
-        """Truncates the frames of a failed transaction.
+        """Removes the frames of a failed transaction.
 
         If the sync at the end of a commit fails, its frames are in the file, complete and marked as committed. The
         next start would read them as durable, although the commit failed and the disk may not have them. Called by
@@ -92,5 +110,22 @@ class WriteAheadLog:
                 _LARGEST_PAGE_BYTES if page_bytes == 1 else page_bytes
             )
             end = _LOG_HEADER_BYTES + last_frame * frame_bytes if last_frame else 0
-            if self.size_bytes > end:
-                os.truncate(self.path, end)
+            size_bytes = self.size_bytes
+            if size_bytes > end:
+                kept_bytes = min(size_bytes, max(end, KEPT_BYTES))
+                if not self._erase(end, kept_bytes):
+                    kept_bytes = end
+                os.truncate(self.path, kept_bytes)
+
+    def _erase(self, start: int, end: int) -> bool:
+        """Overwrites a part of the file with zeros. If it was cut off instead, another program could take its space.
+        Returns whether the disk has the zeros."""
+        with suppress(OSError):
+            file = os.open(self.path, os.O_WRONLY)
+            try:
+                is_erased = os.pwrite(file, bytes(end - start), start) == end - start
+                os.fsync(file)
+                return is_erased
+            finally:
+                os.close(file)
+        return False

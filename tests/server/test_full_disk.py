@@ -55,6 +55,7 @@ def test_full_disk_refuses_sends_and_keeps_what_it_accepted(tmp_path: Path) -> N
                         receiver.complete_message(message)
             assert accepted == received
             assert "full" in broker.log_text()
+            assert "starting_again" not in broker.log_text()
             # The file is as large as before, and empty: there is room inside.
             _send_until_accepted(client, "after")
         broker.restart()
@@ -66,7 +67,7 @@ def test_full_disk_refuses_sends_and_keeps_what_it_accepted(tmp_path: Path) -> N
 
 
 def test_a_request_over_http_is_refused_if_the_disk_has_no_room_for_it(tmp_path: Path) -> None:
-    """It has no connection that ends when the broker starts again from its store."""
+    """It has no connection that could be closed."""
     storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
     with small_disk(tmp_path, DISK_BYTES), BrokerProcess(storage=storage) as broker:
         statuses = [_post(broker, b"x" * 1_000_000) for _ in range(15)]
@@ -74,6 +75,7 @@ def test_a_request_over_http_is_refused_if_the_disk_has_no_room_for_it(tmp_path:
         assert HTTPStatus.SERVICE_UNAVAILABLE == statuses[-1]
         assert {201, HTTPStatus.SERVICE_UNAVAILABLE} == set(statuses)
         assert broker.is_running
+        assert "starting_again" not in broker.log_text()
 
 
 def _post(broker: BrokerProcess, body: bytes) -> int:

@@ -24,6 +24,7 @@ from broker.core.contract.commands import (
 from broker.core.contract.errors import BrokerError, UndecodableMessage
 from broker.core.contract.message import Message
 from broker.core.contract.settlement_values import ReceiveMode
+from broker.core.contract.storage_room import StorageRoom
 from broker.core.contract.turn import Turn
 from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
@@ -275,12 +276,15 @@ class CoreDialogue:
         self.now_ms = START_MS
         self.ids = MessageIds()
         self._tokens = 0
+        self.room = StorageRoom()
+        """What the store can take. A test may limit it."""
         self.options: dict[str, Any] = {
             "reader": PlainReader(),
             "new_lock_tokens": self._new_tokens,
             "limits": limits,
             "payload_budget_bytes": budget_bytes,
             "hold_locks_after_connection_loss": hold_locks,
+            "room": self.room,
         }
         self.namespace = Namespace("ns", ids=self.ids, **self.options)
         self.turns: list[Turn] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.contract import Lease, OwnershipLost, StoreUnavailable
+from storage.contract import UNLIMITED_ROOM, Lease, OwnershipLost, StoreUnavailable
 from tests.support.fake_store import FakeStore
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class SharedFakeStore:
     postpones = False
     background_commits = None
     has_room = True
+    room = UNLIMITED_ROOM
     maintenance_is_due = False
 
     def __init__(self, database: SharedDatabase, name: str) -> None:

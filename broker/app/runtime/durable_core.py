@@ -156,6 +156,7 @@ class DurableCore:
         await self._committer.settle()
         if self._committer.failure is not None:
             raise self._committer.failure
+        self._disk_space.begin_again()
 
     async def settle(self) -> None:
         """Waits until all commands so far are durable and answered."""
@@ -272,6 +273,7 @@ class DurableCore:
             hold_locks_after_connection_loss=settings.hold_locks_after_connection_loss,
             create_on_first_use=settings.create_on_first_use,
             azure_limits=settings.azure_limits,
+            room=None if in_memory else self._disk_space.room,
         )
 
     def added(self, namespace: Namespace) -> None:
@@ -343,6 +345,8 @@ class DurableCore:
     def _release(self, turn: Turn) -> None:
         if not self._restoring:
             self._failed_restarts = 0
+        if turn.unstored_bytes or self._disk_space.room.is_scarce:
+            self._disk_space.stored(turn)
         self.turns.release(turn.effects)
         if turn.transitions:
             self.histories.publish(turn.transitions)
@@ -417,6 +421,11 @@ class DurableCore:
         self.turns.resume()
         if had_stopped:
             self._observer.serving_again()
+
+    def check_room(self, size_bytes: int) -> None:
+        """Raises `ServerBusy` if the store has no room for messages of this size."""
+        if self._disk_space.room.is_scarce:
+            self._disk_space.room.check(size_bytes)
 
     def check_disk_space(self) -> None:
         """Refuses sends while the disk is nearly full. Clients may retry."""

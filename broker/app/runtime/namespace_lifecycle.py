@@ -369,7 +369,10 @@ class NamespaceLifecycle:
     async def _copy(
         self, original: Namespace, copy: Namespace, *, is_stored: bool = True
     ) -> NamespaceCopy:
-        """Copies a namespace, except for the last part, and stores the copy."""
+        """Copies a namespace, except for the last part, and stores the copy. Raises `ServerBusy` if the store has no room
+        for it."""
+        if is_stored:
+            self._core.check_room(size_bytes(original))
         restorations = self._registry.restorations
         now_ms = copy.clock.time_ms(self._clock.now_ms())
         copying = NamespaceCopy(original, copy, now_ms)

@@ -43,7 +43,7 @@ class DeadLettered(NamedTuple):
 class Turn:
     """Records and effects in order."""
 
-    __slots__ = ("counts", "dead_lettered", "effects", "records", "transitions")
+    __slots__ = ("counts", "dead_lettered", "effects", "records", "transitions", "unstored_bytes")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -53,6 +53,8 @@ class Turn:
         self.dead_lettered: list[DeadLettered] = []
         self.transitions: list[Transitions] = []
         """What happened to messages, in order, if the history is recorded."""
+        self.unstored_bytes = 0
+        """What it takes of the store's room, if that is scarce: see `StorageRoom`."""
 
     def __bool__(self) -> bool:
         return bool(self.records or self.effects or self.counts)
@@ -91,3 +93,4 @@ class Turn:
         self.counts += later.counts
         self.dead_lettered += later.dead_lettered
         self.transitions += later.transitions
+        self.unstored_bytes += later.unstored_bytes

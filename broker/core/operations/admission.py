@@ -1,6 +1,6 @@
 """Checks messages before an entity accepts them, from a sender or from another entity.
 
-Checks size, session id and duplicates. A refused message has changed nothing.
+Checks size, room, session id and duplicates. A refused message has changed nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import ArgumentError, BrokerError, NotAllowed, UndecodableMessage
 from broker.core.contract.records import MessagesDeleted
+from broker.core.contract.storage_room import needed_bytes
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.queue import queue_of
 
@@ -45,6 +46,8 @@ class Admission:
         else:
             return _NO_REFUSALS
         fit = entity.has_room_for(size_bytes, largest)
+        if fit and self._context.room.is_scarce:
+            fit = self._context.room.has(_needed_bytes(entity, len(messages), size_bytes))
         if largest > entity.azure_message_max_bytes and fit:
             self._note_large_messages(entity, messages, largest)
         if fit and entity.is_plain:
@@ -53,16 +56,29 @@ class Admission:
         if fit and entity.needs_only_session_ids:
             return self._identify_sessions(entity, messages)
         refused: dict[int, BrokerError] = {}
-        taken_bytes = 0
+        taken_bytes = taken_count = 0
         for position, message in enumerate(messages):
-            error = None if fit else entity.size_error(message.size, taken_bytes)
+            error = None
+            if not fit:
+                error = entity.size_error(message.size, taken_bytes) or self._room_error(
+                    entity, taken_count + 1, taken_bytes + message.size, message
+                )
             if error is None and not entity.is_plain:
                 error = self._identify(entity, message)
             if error is None:
                 taken_bytes += message.size
+                taken_count += 1
             else:
                 refused[position] = error
         return refused
+
+    def _room_error(
+        self, entity: Entity, count: int, size_bytes: int, last: Message
+    ) -> BrokerError | None:
+        """Returns the error for the last of several messages if the store has no room for all of them, or None."""
+        room = self._context.room
+        has_room = not room.is_scarce or room.has(_needed_bytes(entity, count, size_bytes))
+        return None if has_room else room.error(last.size)
 
     def _note_large_messages(
         self, entity: Entity, messages: Sequence[Message], largest: int
@@ -93,10 +109,18 @@ class Admission:
         """Accept new messages that passed `refusals`."""
         entity.record_access(now_ms)
         turn.count(entity.main.counts, _ACCEPTED, len(messages))
+        if self._context.room.is_scarce:
+            self.take_room(entity, messages, turn)
         if entity.duplicates is not None:
             messages = self._without_duplicates(entity, messages, now_ms, turn)
         if messages:
             entity.accept(messages, now_ms, turn)
+
+    def take_room(self, entity: Entity, messages: Sequence[Message], turn: Turn) -> None:
+        """Count new messages that passed `refusals`, so that later ones of this turn and the next do not get their
+        room."""
+        size_bytes = sum([message.size for message in messages])
+        self._context.room.take(_needed_bytes(entity, len(messages), size_bytes), turn)
 
     def accept_forwarded(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
@@ -202,6 +226,11 @@ class Admission:
         if not key and message.annotations:
             key = self._context.reader.partition_key(message.annotations)
         return message_id if not key or message_id is None else f"{key}\0{message_id}"
+
+
+def _needed_bytes(entity: Entity, count: int, size_bytes: int) -> int:
+    """Returns how much of the store's room messages to an entity need."""
+    return needed_bytes(size_bytes, count, count * entity.copies_per_message)
 
 
 def _keys_match(partition_key: str, session_id: str) -> bool:

@@ -161,6 +161,7 @@ class SendHandler:
             destination.check_sending()
         except EntityDisabled as error:
             reason, description = type(error).__name__, str(error)
+            self._admission.take_room(via, messages, turn)
             store_dead_letters(
                 via.transfer_dead_letters, messages, reason, description, now_ms, turn
             )

@@ -69,6 +69,9 @@ class SessionRequests:
             )
         if grows_by > 0 and (error := entity.size_error(0, grows_by)) is not None:
             raise error
+        if command.state and self._context.room.is_scarce:
+            self._context.room.check_state(len(command.state))
+            self._context.room.take(len(command.state), turn)
         turn.records += sessions.set_state(session, command.state, now_ms)
 
     def get_session_state(self, command: GetSessionState, now_ms: int, turn: Turn) -> bytes | None:

@@ -20,6 +20,7 @@ from broker.core.contract.errors import (
     TransactionRolledBack,
     TransactionUnknown,
 )
+from broker.core.contract.storage_room import needed_bytes
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
@@ -253,12 +254,30 @@ class Transactions:
             if history is not None:
                 history.transaction_id = transaction.id
             if not command.fail:
-                error = _run(transaction, now_ms, turn)
+                error = self._run(transaction, now_ms, turn)
             if command.fail or error is not None:
                 _undo(transaction, now_ms, turn)
             if history is not None:
                 history.transaction_id = None
         turn.effects.append(Reply(command.peer, command.request, error=error))
+
+    def _run(self, transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | None:
+        room = self._context.room
+        try:
+            if transaction.refusal is not None:
+                raise transaction.refusal
+            for operation in transaction.held:
+                operation.check()
+            if room.is_scarce and transaction.size_bytes:  # each send alone may have fit
+                room.check(
+                    needed_bytes(transaction.size_bytes, transaction.operations, transaction.copies)
+                )
+        except BrokerError as error:
+            error.as_value()  # its traceback refers to the transaction, which may refer to it
+            return TransactionRolledBack(f"The transaction was rolled back: {error}")
+        for operation in transaction.held:
+            operation.run(now_ms, turn)
+        return None
 
     def roll_back(self, transaction: Transaction, now_ms: int, turn: Turn) -> None:
         """Roll back a transaction that timed out or lost its link."""
@@ -284,20 +303,6 @@ class Transactions:
         del owned[transaction]
         if not owned:
             del self._owned[transaction.owner]
-
-
-def _run(transaction: Transaction, now_ms: int, turn: Turn) -> BrokerError | None:
-    try:
-        if transaction.refusal is not None:
-            raise transaction.refusal
-        for operation in transaction.held:
-            operation.check()
-    except BrokerError as error:
-        error.as_value()  # its traceback refers to the transaction, which may refer to it
-        return TransactionRolledBack(f"The transaction was rolled back: {error}")
-    for operation in transaction.held:
-        operation.run(now_ms, turn)
-    return None
 
 
 def _undo(transaction: Transaction, now_ms: int, turn: Turn) -> None:

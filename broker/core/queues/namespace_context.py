@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.core.contract.storage_room import StorageRoom
 from broker.core.queues.backlog import Backlog
 from broker.core.queues.deadlines import Deadlines
 from broker.core.queues.message_index import BLOCK_BITS
@@ -58,5 +59,7 @@ class NamespaceContext:
     """How often a session got a holder or lost it."""
     sends_refused: BrokerError | None = None
     """The error for all sends, while nothing can be stored."""
+    room: StorageRoom = field(default_factory=StorageRoom)
+    """How much can be stored. Namespaces that share a store share it."""
     history: HistoryRecorder | None = None
     """Records transitions of messages. None while nobody wants them."""

@@ -31,6 +31,7 @@ from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
 from config.model.limits import RELAXED
 from config.settings.settings import Settings
+from storage.contract import Room
 from tests.support.core_observer import QuietObserver
 from tests.support.fake_store import FakeStore, StoreFault
 
@@ -221,6 +222,22 @@ async def test_a_full_disk_in_the_middle_changes_nothing(
     assert 17 == len(broker.store._payloads)
     await lifecycle.restore_snapshot(name, "s")
     assert texts == await broker.peek(name)
+
+
+async def test_a_snapshot_that_is_too_large_for_the_disk_is_refused(broker: Broker):
+    """Nothing of it is stored. One in memory needs no space on the disk."""
+    await broker.send(DEFAULT, "x" * 10_000)
+    commits = broker.store.commits
+    broker.store.room = Room(5_000, 5_000)
+    broker.core.check_disk_space()
+    with pytest.raises(ServerBusy, match="disk has no room"):
+        await broker.lifecycle.take_snapshot(DEFAULT, "s", is_ephemeral=False)
+    assert commits == broker.store.commits
+    assert [] == broker.lifecycle.snapshots(DEFAULT)
+    await broker.lifecycle.take_snapshot(DEFAULT, "s", is_ephemeral=True)
+    with pytest.raises(ServerBusy, match="disk has no room"):
+        await broker.lifecycle.restore_snapshot(DEFAULT, "s")
+    assert ["x" * 10_000] == await broker.peek(DEFAULT)
 
 
 async def test_ephemeral_snapshots_survive_a_full_disk(broker: Broker):

@@ -24,7 +24,7 @@ def statements_of(store, records) -> list[str]:
     store._writer.set_trace_callback(texts.append)
     store.commit(records)
     store._writer.set_trace_callback(None)
-    begin, *between, commit = texts
+    begin, *between, commit = [text for text in texts if not text.startswith("PRAGMA")]
     assert ("BEGIN IMMEDIATE", "COMMIT") == (begin, commit)
     words = [text.replace("OR FAIL ", "").split() for text in between]
     made = [f"{verb} {table}" for verb, _, table, *_ in words]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import sqlite3
 import subprocess
 import sys
@@ -27,7 +25,6 @@ from storage.contract import StorageError, StorageFull, StoreUnusable
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.store import SqliteStore
 from tests.storage.sample_records import entity, everything, message_ids, payload, row, stored
-from tests.support.small_disks import small_disk
 
 ROOT = Path(__file__).parents[3]
 
@@ -231,67 +228,6 @@ def test_a_full_disk_refuses_the_whole_batch_and_the_store_lives_on(sqlite):
     sqlite.close()
     sqlite.open()
     assert [2, *range(4, 102)] == message_ids(sqlite)
-
-
-def fill_disk(store: SqliteStore) -> range:
-    """Stores large messages while there is room. Returns their ids."""
-    for number in range(1, 200):
-        try:
-            store.commit([MessagesStored([row(number)], [payload(number, b"x" * 100_000)])])
-        except StorageFull:
-            return range(1, number)
-    pytest.fail("the disk never filled")
-
-
-@pytest.mark.parametrize("disk_kibibytes", range(11_000, 12_100, 50))
-def test_messages_of_a_full_disk_can_be_completed(tmp_path, disk_kibibytes):
-    """Whatever the log and the file had when the disk became full."""
-    with small_disk(tmp_path, disk_kibibytes << 10):
-        store = SqliteStore(tmp_path / "peeklock.db")
-        store.open()
-        accepted = fill_disk(store)
-        assert list(accepted) == message_ids(store)
-        for number in accepted:
-            store.commit([MessagesDeleted([number], [number])])
-        assert [] == message_ids(store)
-        store.commit([stored([200])])
-        assert [200] == message_ids(store)
-        store.close()
-
-
-def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeypatch):
-    """Also if the room was scarce when it was last known."""
-
-    def fail(path):
-        raise OSError(errno.EIO, "the disk does not answer")
-
-    monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 1 << 60)
-    sqlite.commit([stored([1])])
-    monkeypatch.setattr(os, "statvfs", fail)
-    sqlite.commit([stored([2])])
-    monkeypatch.undo()
-    assert [1, 2] == message_ids(sqlite)
-
-
-def test_a_commit_of_most_of_the_free_space_is_refused(tmp_path, monkeypatch):
-    """Also while space was not scarce before it: its log could not be copied into the file."""
-    monkeypatch.setattr(storage.sqlite.free_space, "FREE_PLENTY_BYTES", 8 << 20)
-    with small_disk(tmp_path, 32 << 20):
-        store = SqliteStore(tmp_path / "peeklock.db")
-        store.open()
-        store.commit([stored([1])])
-        assert store._space.is_plenty
-        bodies = [payload(number, b"x" * 100_000) for number in range(2, 200)]
-        with pytest.raises(StorageFull, match="has no room to grow"):
-            store.commit([MessagesStored([row(body.id) for body in bodies], bodies)])
-        assert [1] == message_ids(store)
-        store.commit([MessagesDeleted([1], [1])])
-        few = bodies[:100]
-        store.commit([MessagesStored([row(body.id) for body in few], few)])
-        for body in few:
-            store.commit([MessagesDeleted([body.id], [body.id])])
-        assert [] == message_ids(store)
-        store.close()
 
 
 def test_a_batch_that_contradicts_the_file_is_refused_whole(sqlite):
