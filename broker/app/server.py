@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from broker.app.observe.run_report import RunReports
     from broker.app.observe.tracing import Tracing
+    from broker.app.runtime.batch_commit import CommitWay
     from broker.app.runtime.standby import NotServing
     from broker.core.contract.effects import EntityView, Peer
     from broker.core.contract.turn import Turn
@@ -299,9 +300,9 @@ class Server:
             log_dead_letters(turn.dead_lettered)
             self._report_notes.note_dead_letters(turn.dead_lettered)
 
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
+    def committed(self, seconds: float, records: int, way: CommitWay) -> None:
         """Measures a commit, and resumes clients that wait for it."""
-        self._metrics.committed(seconds, records, inline=inline)
+        self._metrics.committed(seconds, records, way)
         self._clients.committed()
 
     def peer_failed(self, peer: Peer, error: BrokerError) -> None:

@@ -44,7 +44,9 @@ WATCH_INTERVAL_S = 0.02
 STOPPED_BY_FAILURE = 1
 AFTER_COUNTING_S = (0.0, 0.02)
 """How long after the commits were counted the kill comes: the answer may not decide the moment."""
-INLINE_COMMITS, COMMITS = "peeklock_inline_commits_total", "peeklock_commit_seconds_count"
+COMMITS = "peeklock_commit_seconds_count"
+INLINE_COMMITS = "peeklock_inline_commits_total"
+BACKGROUND_COMMITS = "peeklock_background_commits_total"
 STOP_SHARE = 0.1
 """Lives that end as an orchestrator ends them, on top of the kills: those must lose nothing too."""
 REWRITING_SHARE = 0.5
@@ -133,6 +135,7 @@ class RunController:
         self.slowest_start_s = 0.0
         self.commits = 0
         self.inline_commits = 0
+        self.background_commits = 0
         self._broker = broker
         self._broker_run = broker_run
         self._faulty = faulty
@@ -188,15 +191,16 @@ class RunController:
             self.kills_at_start += 1
 
     def _count_commits(self) -> None:
-        """Counts what this run has committed, and in which thread: a kill has to be able to hit both."""
+        """Counts what this run has committed, and in which way: a kill has to be able to hit each."""
         with suppress(BrokerFailed, OSError, http.client.HTTPException):
             text = self._broker.request("GET", "/metrics")[1].decode()
             numbers = {
                 name: int(float(number))
                 for name, _, number in (line.rpartition(" ") for line in text.splitlines())
-                if name in {INLINE_COMMITS, COMMITS}
+                if name in {BACKGROUND_COMMITS, INLINE_COMMITS, COMMITS}
             }
             self.inline_commits += numbers[INLINE_COMMITS]
+            self.background_commits += numbers[BACKGROUND_COMMITS]
             self.commits += numbers[COMMITS]
 
     def _stop(self) -> None:
@@ -303,7 +307,8 @@ class RunController:
             f"{self.kills} kills of a working broker, {self.kills_at_start} of one still starting, "
             f"{self.stops} orderly stops; slowest start {self.slowest_start_s:.2f} s\n"
             f"{self.inline_commits:,} commits on the event loop, "
-            f"{self.commits - self.inline_commits:,} in the commit thread"
+            f"{self.background_commits:,} in the background, "
+            f"{self.commits - self.inline_commits - self.background_commits:,} in the commit thread"
         )
         if self.fault_counts:
             ends = ", ".join(f"{count} {end}" for end, count in sorted(self.fault_counts.items()))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
+    from broker.app.runtime.batch_commit import CommitWay
     from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
@@ -169,9 +170,9 @@ class SimulatedBroker:
     def released(self, turn: Turn) -> None:
         """See `broker.app.runtime.core_observer.CoreObserver`."""
 
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
+    def committed(self, seconds: float, records: int, way: CommitWay) -> None:
         del seconds, records
-        self._commits["inline commits" if inline else "commits in the thread"] += 1
+        self._commits[f"commits {way.value}"] += 1
         self.clients.committed()
 
     def peer_failed(self, peer: Peer, error: BrokerError) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.app.runtime.batch_commit import CommitWay
     from broker.core.contract.turn import Turn
 
 
@@ -13,7 +14,7 @@ class QuietObserver:
 
     def released(self, turn: Turn) -> None: ...
 
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None: ...
+    def committed(self, seconds: float, records: int, way: CommitWay) -> None: ...
 
     def peer_failed(self, peer: object, error: Exception) -> None: ...
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker import __version__
 from broker.app.observe.exposition import CONTENT_TYPE, Histogram, MetricFamily, escape, labels_of
 from broker.app.observe.process_metrics import process_families
+from broker.app.runtime.batch_commit import CommitWay
 from broker.core.contract.counting import DeadLetterCause, Outcome
 
 if TYPE_CHECKING:
@@ -80,12 +81,12 @@ class Metrics:
         )
         self._commits: list[tuple[float, int]] = []
         """Seconds and records of the last commits, which are not in the histograms yet."""
-        self._inline_commits = 0
+        self._commits_by_way = dict.fromkeys(CommitWay, 0)
         self.event_loop_lag_seconds = 0.0
 
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
-        """Records the duration and the size of a commit, and which thread made it."""
-        self._inline_commits += inline
+    def committed(self, seconds: float, records: int, way: CommitWay) -> None:
+        """Records the duration and the size of a commit, and in which way it was made."""
+        self._commits_by_way[way] += 1
         self._commits.append((seconds, records))
         if len(self._commits) >= COUNTED_TOGETHER:
             self._count_commits()
@@ -153,8 +154,14 @@ class Metrics:
             (
                 "peeklock_inline_commits_total",
                 "counter",
-                "Commits on the event loop; the commit thread made the others.",
-                self._inline_commits,
+                "Commits on the event loop.",
+                self._commits_by_way[CommitWay.INLINE],
+            ),
+            (
+                "peeklock_background_commits_total",
+                "counter",
+                "Commits in the background; the commit thread made those that are not inline either.",
+                self._commits_by_way[CommitWay.BACKGROUND],
             ),
             (
                 "peeklock_event_loop_lag_seconds",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from broker.app.runtime.inline_commit_policy import InlineCommitPolicy, is_small
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
     from storage.contract import Store
 
 
+class CommitWay(Enum):
+    """The docstring of this module says which batches are committed in which way."""
+
+    INLINE = "on the event loop"
+    BACKGROUND = "in the background"
+    THREAD = "in the commit thread"
+
+
 class CommitObserver(Protocol):
     """Called after each commit."""
 
-    def __call__(self, seconds: float, records: int, *, inline: bool) -> None:
-        """`inline` means that the event loop itself has committed, and no thread."""
+    def __call__(self, seconds: float, records: int, way: CommitWay) -> None: ...
 
 
 class BatchCommit:
@@ -83,7 +91,7 @@ class BatchCommit:
             return
         if self.thread is not None:
             self._policy.note(seconds, inline=True)
-        self._observe(seconds, len(batch.records), inline=True)
+        self._observe(seconds, len(batch.records), CommitWay.INLINE)
 
     def begin(self, batch: Turn) -> bool:
         """Begins a commit in the background. Returns False if the store cannot do that with this batch."""
@@ -102,14 +110,14 @@ class BatchCommit:
         background = self._store.background_commits
         assert background is not None
         background.end()
-        self._note_beside(batch)
+        self._note_beside(batch, CommitWay.BACKGROUND)
 
     async def commit_in_thread(self, batch: Turn) -> None:
         """Commits in the thread. The event loop continues, and more turns may wait."""
         self._began_s = self._stopwatch_s()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self.thread, self._store.commit, batch.records)
-        self._note_beside(batch)
+        self._note_beside(batch, CommitWay.THREAD)
 
     def close(self) -> None:
         """Ends the thread, after what it is doing."""
@@ -120,8 +128,8 @@ class BatchCommit:
         if self.thread is not None:
             self.thread.shutdown(wait=True)
 
-    def _note_beside(self, batch: Turn) -> None:
+    def _note_beside(self, batch: Turn, way: CommitWay) -> None:
         seconds = self._stopwatch_s() - self._began_s
         if is_small(batch):
             self._policy.note(seconds, inline=False)
-        self._observe(seconds, len(batch.records), inline=False)
+        self._observe(seconds, len(batch.records), way)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from broker.app.runtime.batch_commit import CommitWay
     from broker.core.contract.effects import Peer
     from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
@@ -27,8 +28,8 @@ class CoreObserver(Protocol):
     def released(self, turn: Turn) -> None:
         """A turn is durable, and its effects are released."""
 
-    def committed(self, seconds: float, records: int, *, inline: bool) -> None:
-        """A commit is done, inline on the event loop or in the commit thread."""
+    def committed(self, seconds: float, records: int, way: CommitWay) -> None:
+        """A commit is done."""
 
     def peer_failed(self, peer: Peer, error: BrokerError) -> None:
         """A bug of the broker kept a peer from an effect. Its connection must be ended with the error."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broker.app.runtime import store_upkeep
+from broker.app.runtime.batch_commit import CommitWay
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
 from broker.core.contract.effects import Drained, Reply
@@ -61,7 +62,7 @@ def _turn(*records: Record) -> Turn:
     return turn
 
 
-def _ignore(seconds: float, records: int, *, inline: bool) -> None:
+def _ignore(seconds: float, records: int, way: CommitWay) -> None:
     pass
 
 
@@ -428,7 +429,7 @@ class WatchedLoad:
         self.store = WatchedStore()
         self.released: list[object] = []
         self.failures: list[Exception] = []
-        self.inline: list[bool] = []
+        self.ways: list[CommitWay] = []
         self.drained = 0
         """Effects released that depend on no commit."""
         self.committer = Committer(
@@ -446,8 +447,8 @@ class WatchedLoad:
         self.released += numbers
         self.drained += sum(isinstance(effect, Drained) for effect in turn.effects)
 
-    def _observe(self, seconds: float, records: int, *, inline: bool) -> None:
-        self.inline.append(inline)
+    def _observe(self, seconds: float, records: int, way: CommitWay) -> None:
+        self.ways.append(way)
 
 
 @pytest.fixture
@@ -477,7 +478,7 @@ async def test_a_turn_behind_a_commit_of_the_thread_waits_for_it(watched: Watche
     await watched.committer.settle()
     assert [1, 2] == watched.store.committed == watched.released
     assert ["thread", "inline"] == watched.store.ways
-    assert [False, True] == watched.inline
+    assert [CommitWay.THREAD, CommitWay.INLINE] == watched.ways
 
 
 @pytest.fixture
@@ -503,7 +504,7 @@ async def test_a_large_turn_is_committed_in_the_background_if_the_store_can(
     await watched.committer.settle()
     assert [1, 2] == watched.store.committed == watched.released
     assert ["background", "inline"] == watched.store.ways
-    assert [False, True] == watched.inline
+    assert [CommitWay.BACKGROUND, CommitWay.INLINE] == watched.ways
     assert watched.committer.idle
     assert watched.committer.has_released(2)
 
