@@ -46,7 +46,7 @@ postgres-versions: $(VENV)/.developed ## run the tests of the PostgreSQL store o
 fuzz: $(VENV)/.developed ## send invalid bytes to the broker for a minute, or ARGS="--seconds N --seed S"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-sanitize: $(VENV)/.developed ## check the memory of the C modules while tests and hostile clients use it (gcc)
+sanitize: $(VENV)/.developed ## check the memory of the C modules while tests and hostile clients use them (gcc)
 	@$(BIN)/python -m tests.protocol.native.sanitize $(ARGS)
 
 soak: $(VENV)/.developed ## run the long tests: 100,000 steps of the model, 10,000 simulations, ten minutes of load

@@ -2,7 +2,8 @@
 
 Methods block: the server calls those of a `blocking` store in threads, at most one `commit` at a time, and
 `read_payloads` and `maintain` beside it. A small commit may be called on the event loop, so `commit` has to leave to
-`maintain` what can wait. A `SharedStore` has an owner as well. The same tests run for every store.
+`maintain` what can wait. `BackgroundCommits` are begun and ended on the event loop. A `SharedStore` has an owner as well,
+and no `BackgroundCommits`. The same tests run for every store.
 """
 
 from __future__ import annotations
@@ -163,8 +164,9 @@ class BackgroundCommits(Protocol):
         """Begins a commit. Returns False, and begins nothing, if `Store.commit` has to write it: then there is more to do
         than to write."""
 
-    def end(self) -> None:
-        """Ends a commit, which is durable then. Waits for it if needed. Raises as `Store.commit` does."""
+    def end(self) -> bool:
+        """Ends a commit. Waits for it if needed. Returns True if it is durable, and False if nothing was written and
+        `Store.commit` has to write it. Raises as `Store.commit` does."""
 
 
 class SharedStore(Store, Protocol):

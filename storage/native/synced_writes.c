@@ -83,7 +83,7 @@ static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
     long long position;
     if (!PyArg_ParseTuple(arguments, "iSL:begin", &file, &data, &position))
         return NULL;
-    if (!self->has_thread) {
+    if (!self->has_thread && self->state != CLOSING) {
         int error = pthread_create(&self->thread, NULL, run, self);
         if (error) {
             errno = error;

@@ -69,9 +69,9 @@ class CommitJournal:
         """The number of the last entry."""
         self._entry_bytes = 0
         """The length of the entry that is being written."""
-        self.is_broken = False
-        """An entry could not be written. It has a number of its own, because it may be in the file nevertheless. Nothing
-        more is written until all entries are in the tables."""
+        self.has_unfinished_entry = False
+        """An entry is being written, or could not be written. It has a number of its own, because it may be in the file
+        in either case. If it could not be written, nothing more is written until all entries are in the tables."""
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class CommitJournal:
         """All entries are in the tables, up to this number. The next one is the first of a segment."""
         self._store_checksum = crc32(store_id)
         self.last_number = last_number
-        self.is_broken = False
+        self.has_unfinished_entry = False
         self._segment = 0
         self._length_bytes = [0, 0]
         self._last_numbers = [0, 0]
@@ -170,14 +170,14 @@ class CommitJournal:
         checksum = crc32(content, crc32(numbers, self._store_checksum))
         entry = _HEAD.pack(number, len(content), checksum) + content
         self._entry_bytes = len(entry)
-        self.is_broken = True  # until the entry is durable, whatever interrupts that
+        self.has_unfinished_entry = True  # until the entry is durable, whatever interrupts that
         return entry
 
     def _end_entry(self) -> None:
         self._length_bytes[self._segment] += self._entry_bytes
         self.last_number += 1
         self._last_numbers[self._segment] = self.last_number
-        self.is_broken = False
+        self.has_unfinished_entry = False
 
     @property
     def _position(self) -> int:
@@ -187,7 +187,7 @@ class CommitJournal:
     @property
     def last_used_number(self) -> int:
         """The number of the last entry, or of the one after it that could not be written."""
-        return self.last_number + self.is_broken
+        return self.last_number + self.has_unfinished_entry
 
     @property
     def is_open(self) -> bool:

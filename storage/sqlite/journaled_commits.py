@@ -154,7 +154,9 @@ class JournaledCommits:
 
     def _content(self, records: Sequence[Record], index: BlockIndex) -> bytes | None:
         """Returns the content of an entry, or None if the records have to be written to the tables."""
-        if self.journal.is_broken or not self._pending.are_new(records, index.highest_id):
+        if self.journal.has_unfinished_entry or not self._pending.are_new(
+            records, index.highest_id
+        ):
             return None
         return encode_records(records)
 

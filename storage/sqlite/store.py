@@ -103,7 +103,7 @@ class SqliteStore:
         self._checkpoints = Checkpoints(self._log, lambda: self._connect(_CHECKPOINT_PRAGMAS))
         self._space = FreeSpace(self.path, self._log)
         self.background_commits: SqliteBackgroundCommits | None = None
-        """See `Store.background_commits`. Only Linux can tell an event loop of their end."""
+        """See `Store.background_commits`. None while the store is not open."""
         self._file_ids: tuple[FileId, FileId] | None = None
         """The ids of the database file and its log after the first commit."""
         self._examine_from_s = 0.0
@@ -139,10 +139,7 @@ class SqliteStore:
             with self._explained:
                 self._blocks.index(self._source(self._reader))
             self._space.reserve()
-            if hasattr(os, "eventfd"):
-                self.background_commits = SqliteBackgroundCommits(
-                    self._begin_commit, self._end_commit
-                )
+            self.background_commits = SqliteBackgroundCommits(self._begin_commit, self._end_commit)
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -283,8 +280,8 @@ class SqliteStore:
         with self._explained:
             return self._journaled.begin_write(records, index, synced_writer)
 
-    def _end_commit(self, records: Sequence[Record], error_number: int) -> None:
-        """Ends a commit to the journal, as `commit` does."""
+    def _end_commit(self, records: Sequence[Record], error_number: int) -> bool:
+        """Ends a commit to the journal. Returns False if `commit` has to try it once more."""
         writer = self._open_connection(self._writer)
         try:
             with self._explained:
@@ -296,9 +293,9 @@ class SqliteStore:
         except StorageFull:
             if _has_bodies(records):
                 raise
-            self._commit_once(records)
-        else:
-            self._examine_sometimes(writer)
+            return False
+        self._examine_sometimes(writer)
+        return True
 
     def _write_to_journal(self, writer: sqlite3.Connection, records: Sequence[Record]) -> bool:
         """Writes a commit to the journal. Returns False if it has to be written to the tables. Not called if space is

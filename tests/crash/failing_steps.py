@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.__main__ import main
+from broker.app.runtime.batch_commit import BatchCommit
 from broker.app.runtime.committer import Committer
 from broker.app.runtime.turn_loop import TurnLoop
 from broker.core.contract.turn import Turn
@@ -32,6 +33,7 @@ from storage.postgres.retrying_session import RetryingSession
 from storage.postgres.session import Session
 from storage.postgres.store import PostgresStore
 from storage.record_batch import RecordBatch
+from storage.sqlite.background_commits import SqliteBackgroundCommits
 from storage.sqlite.batch import SqlBatch
 from storage.sqlite.block_source import SqliteBlockSource
 from storage.sqlite.commit_journal import CommitJournal
@@ -55,6 +57,7 @@ REWRITES = {"CRASH_REWRITES": "1"}
 COMMON_CLASSES = (RecordBatch, StoredBlocks, BlockBatch, BlockIndex, Locations)
 SQLITE_CLASSES = (
     SqliteStore,
+    SqliteBackgroundCommits,
     SqlBatch,
     SqliteBlockSource,
     JournaledCommits,
@@ -79,6 +82,8 @@ POSTGRES_CLASSES = (
 OTHER_STEPS: tuple[tuple[type[Any], str], ...] = (
     (Turn, "absorb"),
     (Committer, "submit"),
+    (BatchCommit, "begin"),
+    (BatchCommit, "end"),
     (TurnLoop, "_turn"),
     (TurnLoop, "release"),
     (Namespace, "apply"),

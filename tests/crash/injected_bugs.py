@@ -6,6 +6,7 @@ developer could write between a turn and the disk.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from broker.core.contract.records import (
 from broker.core.contract.turn import Turn
 from storage.postgres.store import PostgresStore
 from storage.sqlite import store
+from storage.sqlite.background_commits import SqliteBackgroundCommits
+from storage.sqlite.commit_journal import CommitJournal
 from storage.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -100,7 +103,9 @@ def ignore_failures() -> None:
 
 
 def _replace_commit(replacement: Callable[[Commit, Sequence[Record]], None]) -> None:
-    """Calls a function in place of the commit of each store, with the true commit."""
+    """Calls a function in place of the commit of each store, with the true commit. Nothing is committed in the
+    background."""
+    setattr(SqliteBackgroundCommits, "begin", lambda _, __: False)  # noqa: B010 -- as below
     for kind in (SqliteStore, PostgresStore):
 
         def commit(self: Any, records: Sequence[Record], true_commit: Any = kind.commit) -> None:
@@ -116,6 +121,12 @@ def write_without_syncing() -> None:
         for pragma in store._PRAGMAS
     ]
     setattr(store, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
+    setattr(CommitJournal, "_write_synced", _write_to_journal)  # noqa: B010 -- the type of a method differs
+    setattr(SqliteBackgroundCommits, "begin", lambda _, __: False)  # noqa: B010 -- the same
+
+
+def _write_to_journal(self: CommitJournal, data: bytes, position: int) -> None:
+    os.pwrite(self._file, data, position)
 
 
 INJECTED_BUGS: dict[str, Callable[[], None]] = {

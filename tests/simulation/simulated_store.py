@@ -50,17 +50,18 @@ class SimulatedBackground(Socket):
         return DESCRIPTOR
 
     def begin(self, records: Sequence[Record]) -> bool:
-        """A kill leaves it written or not: the loop drops what a killed process has begun."""
+        """A kill before the write drops it. A kill after the write leaves it stored and unanswered."""
         if self._chance.random() > BACKGROUND_SHARE:
             return False
         self._records, self._error = records, None
         self._loop.run_in_executor(self, self._write).add_done_callback(self._readable)
         return True
 
-    def end(self) -> None:
+    def end(self) -> bool:
         self._write()
         if self._error is not None:
             raise self._error
+        return True
 
     def _write(self) -> None:
         records, self._records = self._records, None

@@ -17,7 +17,6 @@ class BackgroundStore(SqliteStore):
 
     def commit(self, records: Sequence[Record]) -> None:
         background = self.background_commits
-        if background is not None and background.begin(records):
-            background.end()
-        else:
+        is_begun = background is not None and background.begin(records)
+        if not (is_begun and background is not None and background.end()):
             super().commit(records)

@@ -160,7 +160,7 @@ class Metrics:
             (
                 "peeklock_background_commits_total",
                 "counter",
-                "Commits in the background; the commit thread made those that are not inline either.",
+                "Commits in the background; the commit thread made all other commits.",
                 self._commits_by_way[CommitWay.BACKGROUND],
             ),
             (

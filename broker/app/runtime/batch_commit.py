@@ -105,12 +105,14 @@ class BatchCommit:
         self._began_s = self._stopwatch_s()
         return background.begin(batch.records)
 
-    def end(self, batch: Turn) -> None:
-        """Ends a commit that was begun. Raises the error of the store."""
+    def end(self, batch: Turn) -> bool:
+        """Ends a commit that was begun. Returns False if the thread has to commit it. Raises the error of the store."""
         background = self._store.background_commits
         assert background is not None
-        background.end()
-        self._note_beside(batch, CommitWay.BACKGROUND)
+        is_durable = background.end()
+        if is_durable:
+            self._note_beside(batch, CommitWay.BACKGROUND)
+        return is_durable
 
     async def commit_in_thread(self, batch: Turn) -> None:
         """Commits in the thread. The event loop continues, and more turns may wait."""

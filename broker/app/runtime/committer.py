@@ -1,4 +1,4 @@
-"""Group commit: effects wait until the records of their turn are durable.
+"""Group commit: answers wait until their turn is durable.
 
 While a commit runs, the next turns wait, and then they are committed together. There is no await per message. Effects
 that do not depend on what is not durable yet leave at once (`uncommitted_turns.py`). A small turn without effects waits
@@ -19,16 +19,18 @@ import structlog
 
 from broker.app.runtime.batch_commit import BatchCommit
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, is_small
-from broker.app.runtime.store_upkeep import StoreUpkeep
+from broker.app.runtime.postponed_work import PostponedWork
+from broker.app.runtime.store_maintenance import StoreMaintenance
 from broker.app.runtime.uncommitted_turns import UncommittedTurns
 from broker.core.contract.turn import Turn
 from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from broker.app.runtime.batch_commit import CommitObserver
     from broker.app.runtime.ownership_lease import OwnershipLease
+    from broker.core.contract.effects import Effect
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.commit")
@@ -49,13 +51,14 @@ class _Batch(NamedTuple):
 
 
 class Committer:
-    """Commits turns, and then calls `release` with them. Effects that need not wait for a commit are released before, as a
-    turn of their own."""
+    """Commits turns, and then calls `release` with them. Before that, calls `release_effects` with those of their effects
+    that need not wait."""
 
     def __init__(
         self,
         store: Store,
         release: Callable[[Turn], None],
+        release_effects: Callable[[list[Effect]], None],
         failed: Callable[[Exception], None],
         observe: CommitObserver,
         stopwatch_s: Callable[[], float],
@@ -64,10 +67,11 @@ class Committer:
         self._ownership = ownership
         """None if no other process can own the store."""
         self._release = release
+        self._release_effects = release_effects
         self._failed = failed
-        self._store_postpones = store.postpones
         self._commit = BatchCommit(store, self._background_ended, observe, stopwatch_s)
-        self._upkeep = StoreUpkeep(store, lambda: self.idle, self._start)
+        self._postponed = PostponedWork(store, lambda: self.idle, self._start)
+        self._maintenance = StoreMaintenance(store)
         self._waiting: deque[tuple[Turn, int]] = deque()
         """Turns and their weights. If no commit is running, nobody waits for them."""
         self._uncommitted = UncommittedTurns()
@@ -81,11 +85,12 @@ class Committer:
         self._released = 0
         """Turns submitted and turns released so far; both count from the start of the process."""
         self.failure: Exception | None = None
-        """Why a commit failed. Nothing is released after that until `restart`."""
+        """Why a commit failed. Until `restart`, nothing is released after that, except a batch that is being written: it
+        is durable then."""
         self._begun: _Batch | None = None
         """The batch that is being committed in the background."""
         self._task: asyncio.Task[None] | None = None
-        """Commits a batch otherwise, beside what the event loop does now."""
+        """Commits a batch in another way, or finishes what the store has postponed."""
         self._is_inside_submit = False
         """A turn is committed and released within `submit`. Turns that this submits are later turns."""
         self._settling: list[tuple[int, asyncio.Future[None]]] = []
@@ -94,7 +99,8 @@ class Committer:
     # --- submitting ----------------------------------------------------------------------------
 
     def submit(self, turn: Turn) -> None:
-        """Commits a turn. Its effects are released once it and all earlier turns are durable."""
+        """Commits a turn. Its effects are released once it and all earlier turns are durable. Those that depend on none
+        of that are released at once."""
         self._submitted += 1
         if self.failure is not None:
             return  # it depends on records that were not stored
@@ -132,10 +138,9 @@ class Committer:
         """Releases the effects of a turn that need not wait for a commit."""
         if is_free and not turn.records and not self._waiting:
             return  # all of them are released at once
-        independent = Turn()
-        independent.effects = self._uncommitted.take_independent(turn)
-        if independent.effects:
-            self._release(independent)
+        independent = self._uncommitted.take_independent(turn)
+        if independent:
+            self._release_effects(independent)
 
     def _wait(self, turn: Turn) -> None:
         weight = turn.weight
@@ -188,21 +193,20 @@ class Committer:
         """Waits until everything submitted so far is durable and released, and the store has finished what it has
         postponed. Does not wait for later turns. Returns False if a commit failed."""
         await self.settle()
-        if self.failure is not None or not self._store_postpones:
-            return self.failure is None
-        return await self._upkeep.request()
+        return self.failure is None and await self._postponed.request()
 
     async def rest(self) -> None:
         """Waits as `settle` does. Then the store is not used until the next turn is submitted, not even to finish what
         it has postponed. For an owner that submits nothing meanwhile."""
-        self._upkeep.cancel()
+        self._postponed.cancel()
         while not self.idle:
             await self.settle()
-            self._upkeep.cancel()
+            self._postponed.cancel()
 
     def close(self) -> None:
         """Ends the threads, after what they are doing."""
-        self._upkeep.close()
+        self._postponed.cancel()
+        self._maintenance.close()
         self._commit.close()
 
     @property
@@ -225,7 +229,7 @@ class Committer:
         self._is_inside_submit = True
         try:
             if turn.records:
-                self._upkeep.note_commit()
+                self._postponed.note_commit()
             seconds = self._commit.commit_inline(turn)
             self._release(turn)
             self._commit.note_inline(turn, seconds)  # no answer waits for it
@@ -238,7 +242,7 @@ class Committer:
         if self._waiting:
             self._start()
         else:
-            self._upkeep.maintain_if_due()
+            self._maintenance.start_if_due()
 
     def _commit_unawaited(self) -> None:
         """Commits turns that have waited for a later one long enough."""
@@ -250,50 +254,60 @@ class Committer:
         """Begins to commit the next batch, unless a commit is running."""
         if self._is_committing or self.failure is not None:
             return
-        batch = None
-        if not self._upkeep.is_due:
-            try:
-                batch = self._next_batch()
-                if batch.turn.records:
-                    self._upkeep.note_commit()
-                if not self._may_be_inline(batch.turn) and self._commit.begin(batch.turn):
-                    self._begun = batch
-                    return
-            except Exception as error:  # noqa: BLE001 -- the owner gets every failure
-                self._fail(error)
+        if self._postponed.is_due:
+            self._run(self._finish_postponed())
+            return
+        try:
+            batch = self._next_batch()
+            if batch.turn.records:
+                self._postponed.note_commit()
+            is_inline = self._may_be_inline(batch.turn)
+            if not is_inline and self._commit.begin(batch.turn):
+                self._begun = batch
                 return
-        self._task = asyncio.get_running_loop().create_task(self._commit_beside(batch))
+        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
+            self._fail(error)
+            return
+        self._run(self._commit_in_task(batch, is_inline=is_inline))
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(work)
 
     def _background_ended(self) -> None:
         """The batch that was begun is written, or could not be written."""
         batch = self._begun
-        if batch is None:
-            return
+        assert batch is not None
         try:
-            self._commit.end(batch.turn)
+            is_durable = self._commit.end(batch.turn)
+            if is_durable:
+                self._committed(batch)
+        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
+            is_durable = True
+            self._fail(error)
+        self._begun = None
+        if is_durable:
+            self._continue()
+        else:
+            self._run(self._commit_in_task(batch, is_inline=False))
+
+    async def _commit_in_task(self, batch: _Batch, *, is_inline: bool) -> None:
+        """Commits a batch in the thread, or on the event loop after sockets and timers."""
+        turn = batch.turn
+        try:
+            if is_inline:
+                self._commit.note_inline(turn, self._commit.commit_inline(turn))
+            else:
+                await self._commit.commit_in_thread(turn)
+            if self._ownership is not None and not self._is_certain:
+                await self._ownership.confirm()
             self._committed(batch)
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
             self._fail(error)
-        self._begun = None
+        self._task = None
         self._continue()
 
-    async def _commit_beside(self, batch: _Batch | None) -> None:
-        """Commits a batch in the thread, or on the event loop after sockets and timers. Without a batch, the store finishes
-        what it has postponed."""
-        try:
-            if batch is None:
-                await self._upkeep.finish(self._commit.thread)
-            else:
-                turn = batch.turn
-                if self._may_be_inline(turn):
-                    self._commit.note_inline(turn, self._commit.commit_inline(turn))
-                else:
-                    await self._commit.commit_in_thread(turn)
-                    if self._ownership is not None and not self._is_certain:
-                        await self._ownership.confirm()
-                self._committed(batch)
-        except Exception as error:  # noqa: BLE001 -- the owner gets every failure
-            self._fail(error)
+    async def _finish_postponed(self) -> None:
+        await self._postponed.finish(self._commit.thread)
         self._task = None
         self._continue()
 
@@ -302,7 +316,7 @@ class Committer:
         if self.failure is None:
             self._uncommitted.remove(batch.turn_count)
         self._release(batch.turn)
-        self._upkeep.maintain_if_due()
+        self._maintenance.start_if_due()
 
     def _continue(self) -> None:
         """A commit has ended."""
@@ -312,7 +326,7 @@ class Committer:
             _, future = self._settling.pop(0)
             if not future.done():
                 future.set_result(None)
-        if self._waiting or self._upkeep.is_due:
+        if self._waiting or self._postponed.is_due:
             self._start()
 
     def _next_batch(self) -> _Batch:
@@ -342,7 +356,7 @@ class Committer:
         self._waiting.clear()
         self._uncommitted.clear()
         self._waiting_weight = 0
-        self._upkeep.end(is_done=False)
+        self._postponed.end(is_done=False)
         self._released = self._submitted  # nobody waits for turns that are dropped
         if isinstance(error, OwnershipLost | StoreUnavailable):
             log.warning("commit.failed", error=str(error))

@@ -26,7 +26,7 @@ class CoreObserver(Protocol):
     """Called about events of the core."""
 
     def released(self, turn: Turn) -> None:
-        """A turn is durable, and its effects are released."""
+        """A turn is durable, and all its effects are released."""
 
     def committed(self, seconds: float, records: int, way: CommitWay) -> None:
         """A commit is done."""

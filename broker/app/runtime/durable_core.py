@@ -1,7 +1,8 @@
 """The namespaces in memory, the store, and the turns between them.
 
-Restores the namespaces at start, handles a full disk, and restores the namespaces again if memory may be wrong. Effects are released only after their records are stored. If several processes share the store,
-the namespaces are restored when this one owns it, and commands run only while it does.
+Restores the namespaces at start, handles a full disk, and restores the namespaces again if memory may be wrong. Effects
+are released only after what they depend on is stored. If several processes share the store, the namespaces are restored
+when this one owns it, and commands run only while it does.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ of them."""
 
 
 class DurableCore:
-    """Takes commands, and releases their effects once they are durable."""
+    """Takes commands, and releases their effects once what they depend on is durable."""
 
     def __init__(
         self,
@@ -113,6 +114,7 @@ class DurableCore:
         self._committer = Committer(
             self._store,
             self._release,
+            self.turns.release,
             self._commit_failed,
             observer.committed,
             clock.stopwatch_s,

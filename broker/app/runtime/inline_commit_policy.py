@@ -1,9 +1,9 @@
-"""Decides whether the event loop commits a batch itself, or gives it to the commit thread.
+"""Decides whether the event loop commits a batch itself, or leaves it to the background or the commit thread.
 
 Changing threads costs more than a small commit on a quick disk: two wake-ups, and every step of the commit waits
 for the interpreter lock. If nothing else is to be done, everybody would wait for that commit anyway. So the event
 loop commits small batches inline as long as such commits are quick. A commit that takes long must not stop
-the event loop, so a slow disk and large batches are left to the thread.
+the event loop, so slow disks and large batches are left to the other ways (`batch_commit.py`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SMALL_WEIGHT = 64
 SMALL_BYTES = 64 * 1024
 """The limit of the bodies in a small batch."""
 QUICK_S = 0.002
-"""Above this average the thread commits: then changing threads costs little in comparison."""
+"""Above this average nothing is committed inline: then changing threads costs little in comparison."""
 NEWEST_SHARE = 1 / 16
-"""The share of the last commit in the average. Four commits of ten milliseconds are enough to change to the thread."""
+"""The share of the last commit in the average. Four commits of ten milliseconds are enough to commit inline no longer."""
 COUNTED_MAX_S = 8 * QUICK_S
 """A commit counts as no longer than this: a process that waits for the processor does not have a slow disk."""
 STALL_S = 0.05
-"""A single inline commit that takes so long is enough to change to the thread."""
+"""A single inline commit that takes so long is enough to commit inline no longer."""
 SLOW_FACTOR = 20
-"""After slow inline commits the thread commits for so many times the duration of the last one. Hence stalls do not
+"""After slow inline commits nothing is committed inline for so many times the duration of the last one. Hence stalls do not
 stop the event loop for more than a twentieth of the time, however seldom or often the disk stalls."""
-THREAD_MAX_S = 60.0
+NOT_INLINE_MAX_S = 60.0
 """The longest time before inline commits are tried again."""
 
 SMALL_KINDS: frozenset[type[Record]] = frozenset(
@@ -55,24 +55,24 @@ class InlineCommitPolicy:
     def __init__(self, stopwatch_s: Callable[[], float]) -> None:
         self._stopwatch_s = stopwatch_s
         self._average_s = 0.0
-        """The moving average of small commits. Those of the thread count as well: they show without any harm whether
+        """The moving average of small commits. Those beside the event loop count as well: they show without any harm whether
         the disk has become quick."""
-        self._thread_until_s = 0.0
+        self._not_inline_until_s = 0.0
 
     def allows(self, turn: Turn) -> bool:
         """Returns whether the event loop should commit this batch itself."""
         return (
             self._average_s <= QUICK_S
             and is_small(turn)
-            and self._stopwatch_s() >= self._thread_until_s
+            and self._stopwatch_s() >= self._not_inline_until_s
         )
 
     def note(self, seconds: float, *, inline: bool) -> None:
         """Records how long the commit of a small batch took."""
         self._average_s += (min(seconds, COUNTED_MAX_S) - self._average_s) * NEWEST_SHARE
         if inline and (self._average_s > QUICK_S or seconds >= STALL_S):
-            delay_s = min(seconds * SLOW_FACTOR, THREAD_MAX_S)
-            self._thread_until_s = self._stopwatch_s() + delay_s
+            delay_s = min(seconds * SLOW_FACTOR, NOT_INLINE_MAX_S)
+            self._not_inline_until_s = self._stopwatch_s() + delay_s
 
 
 def is_small(turn: Turn) -> bool:

@@ -26,6 +26,7 @@ from broker.core.contract.sent_rows import SentRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from broker.core.contract.effects import Effect, Peer
     from broker.core.contract.records import Record
@@ -96,7 +97,7 @@ class UncommittedTurns:
         first_new_id, changed_ids = _written(turn.records)
         for earlier in self._turns:
             first_new_id = min(first_new_id, earlier.first_new_id)
-        changed = self._changed.keys() | changed_ids
+        changed: tuple[AbstractSet[int], ...] = (self._changed.keys(), set(changed_ids))
         taken: list[Effect] = []
         left: list[Effect] = []
         waiting: set[Peer] = set()
@@ -119,13 +120,14 @@ class UncommittedTurns:
         return taken
 
 
-def _is_durable(effect: Deliver, first_new_id: int, changed: set[int]) -> bool:
+def _is_durable(effect: Deliver, first_new_id: int, changed: Iterable[AbstractSet[int]]) -> bool:
+    """Returns whether all messages of a delivery are durable as they are delivered."""
     messages = effect.messages
     # A delivery without locks deletes its messages, and waits for that.
     if effect.tokens[0] is None or messages[-1].id >= first_new_id:
         return False
     ids = list(map(_ID, messages))
-    return max(ids) < first_new_id and (not changed or changed.isdisjoint(ids))
+    return max(ids) < first_new_id and all(some.isdisjoint(ids) for some in changed if some)
 
 
 def _written(records: Iterable[Record]) -> tuple[int, list[int]]:

@@ -25,7 +25,8 @@ class Peer(Protocol):
     """The receiver of effects: an AMQP link, the link of a management request, or an HTTP request.
 
     The core does not look inside. A command names its peer, and the effects of the command go there. A
-    peer with a `connection` gets its effects in one order with the other peers of that connection.
+    peer with a `connection` gets its effects in one order with the other peers of that connection, except
+    deliveries: they need not wait for what the other peers wait for.
     """
 
     def receive(self, effect: Effect) -> None:

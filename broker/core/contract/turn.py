@@ -1,6 +1,7 @@
 """A turn: the records, effects, counts, log entries and transitions of the commands that ran together.
 
-Memory changes at once. The records are committed, and everything else waits for the commit.
+Memory changes at once. The records are committed. Effects wait for what they depend on, and counts, log entries and
+transitions for the commit.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.runtime import store_upkeep
+from broker.app.runtime import postponed_work
 from broker.app.runtime.batch_commit import CommitWay
 from broker.app.runtime.committer import BATCH_WEIGHT, Committer
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT
@@ -44,7 +44,7 @@ class Load:
         self._store = store
         self._record = record
         self.committer = Committer(
-            store, self._release, self.failures.append, _ignore, time.perf_counter
+            store, self._release, _release_effects, self.failures.append, _ignore, time.perf_counter
         )
 
     def ask(self) -> None:
@@ -60,6 +60,10 @@ def _turn(*records: Record) -> Turn:
     turn = Turn()
     turn.records += records
     return turn
+
+
+def _release_effects(effects: list[Effect]) -> None:
+    raise AssertionError(f"{effects} leave before their commit")
 
 
 def _ignore(seconds: float, records: int, way: CommitWay) -> None:
@@ -159,7 +163,12 @@ async def test_a_release_that_fails_is_reported(load: Load):
 
     failures: list[Exception] = []
     committer = Committer(
-        FakeStore(checks=False), release, failures.append, _ignore, time.perf_counter
+        FakeStore(checks=False),
+        release,
+        _release_effects,
+        failures.append,
+        _ignore,
+        time.perf_counter,
     )
     committer.submit(_turn(load._record))
     await committer.settle()
@@ -173,7 +182,12 @@ async def test_a_batch_takes_no_more_than_its_share_of_what_waits(load: Load):
     load._store.commit = lambda records: taken.append(len(records))  # type: ignore[method-assign]
     released: list[Turn] = []
     committer = Committer(
-        load._store, released.append, load.failures.append, _ignore, time.perf_counter
+        load._store,
+        released.append,
+        _release_effects,
+        load.failures.append,
+        _ignore,
+        time.perf_counter,
     )
     for _ in range(5):
         committer.submit(_turn(MessagesDeleted(range(BATCH_WEIGHT // 2), [])))
@@ -192,7 +206,12 @@ async def test_small_turns_do_not_wait_for_a_large_one_after_them(load: Load):
     taken: list[int] = []
     load._store.commit = lambda records: taken.append(len(records))  # type: ignore[method-assign]
     committer = Committer(
-        load._store, lambda _: None, load.failures.append, _ignore, time.perf_counter
+        load._store,
+        lambda _: None,
+        _release_effects,
+        load.failures.append,
+        _ignore,
+        time.perf_counter,
     )
     for count in (1, 1, 2_000, 1):
         committer.submit(_turn(MessagesDeleted(range(count), [])))
@@ -249,7 +268,7 @@ async def test_a_store_finishes_what_it_has_postponed_when_nothing_is_committed(
 
 async def test_a_store_that_cannot_finish_has_not_failed(monkeypatch):
     """What was committed is durable. It finishes after the next commit, or that one fails."""
-    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
+    monkeypatch.setattr(postponed_work, "IDLE_S", 0.0)
     load = Load(store := PostponingStore())
     store.commits = ENOUGH_COMMITS
     store.error = StorageError("full")
@@ -269,7 +288,7 @@ async def test_a_store_that_cannot_finish_has_not_failed(monkeypatch):
 @pytest.mark.parametrize("way", ["inline", "thread"])
 async def test_a_store_finishes_on_request_under_load(way, monkeypatch):
     """After everything that was submitted before, and before the load ends. Two requests share a commit."""
-    monkeypatch.setattr(store_upkeep, "IDLE_S", 600.0)
+    monkeypatch.setattr(postponed_work, "IDLE_S", 600.0)
     load = Load(store := PostponingStore(), RECORDS[way])
     for _ in range(2):
         store.taken.clear()
@@ -310,7 +329,7 @@ async def test_a_request_to_finish_ends_if_the_store_fails(fails_before):
 
 async def test_nobody_waits_for_ever_for_turns_behind_a_store_that_cannot_finish(monkeypatch):
     """A broker that stops meanwhile stops."""
-    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
+    monkeypatch.setattr(postponed_work, "IDLE_S", 0.0)
     load = Load(store := PostponingStore())
     store.commits = ENOUGH_COMMITS
     store.error = StorageError("full")
@@ -330,7 +349,7 @@ async def test_nobody_waits_for_ever_for_turns_behind_a_store_that_cannot_finish
 @pytest.mark.parametrize("way", ["inline", "thread"])
 async def test_a_committer_at_rest_does_not_use_the_store(monkeypatch, way):
     """Its owner loads or closes the store. What the store is finishing is waited for."""
-    monkeypatch.setattr(store_upkeep, "IDLE_S", 0.0)
+    monkeypatch.setattr(postponed_work, "IDLE_S", 0.0)
     load = Load(store := PostponingStore(), RECORDS[way])
     store.commits = ENOUGH_COMMITS
     for _ in range(20):
@@ -395,6 +414,8 @@ class WatchedBackground:
         self._store = store
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
         self.refuses = False
+        self.is_tried_again = False
+        """What was begun is not written, and the thread has to write it."""
         self._running: threading.Thread | None = None
         self.error: Exception | None = None
 
@@ -406,17 +427,19 @@ class WatchedBackground:
         return True
 
     def _run(self, records: Sequence[Record]) -> None:
-        self._store.commit(records)
-        self._store.ways[-1] = "background"
+        if not self.is_tried_again:
+            self._store.commit(records)
+            self._store.ways[-1] = "background"
         os.eventfd_write(self.descriptor, 1)
 
-    def end(self) -> None:
+    def end(self) -> bool:
         assert self._running is not None, "nothing has begun"
         self._running.join()
         self._running = None
         os.eventfd_read(self.descriptor)
         if self.error is not None:
             raise self.error
+        return not self.is_tried_again
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -433,7 +456,12 @@ class WatchedLoad:
         self.drained = 0
         """Effects released that depend on no commit."""
         self.committer = Committer(
-            self.store, self._release, self.failures.append, self._observe, lambda: self.store.now_s
+            self.store,
+            self._release,
+            self._release_effects,
+            self.failures.append,
+            self._observe,
+            lambda: self.store.now_s,
         )
 
     def submit(self, number: int, *effects: Effect, size: int = 1) -> None:
@@ -445,7 +473,10 @@ class WatchedLoad:
         numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
         assert set(numbers) <= set(self.store.committed), "an effect leaves before its commit"
         self.released += numbers
-        self.drained += sum(isinstance(effect, Drained) for effect in turn.effects)
+
+    def _release_effects(self, effects: list[Effect]) -> None:
+        assert {Drained} == set(map(type, effects)), "an effect leaves before its commit"
+        self.drained += len(effects)
 
     def _observe(self, seconds: float, records: int, way: CommitWay) -> None:
         self.ways.append(way)
@@ -517,6 +548,17 @@ async def test_what_cannot_be_begun_in_the_background_is_committed_by_the_thread
     watched.submit(1, size=SMALL_WEIGHT + 1)
     await watched.committer.settle()
     assert (["thread"], [1]) == (watched.store.ways, watched.released)
+
+
+async def test_what_the_background_could_not_write_is_committed_by_the_thread(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """Completions on a full disk, for instance. Later turns wait for it."""
+    background.is_tried_again = True
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    watched.submit(2)
+    await watched.committer.settle()
+    assert (["thread", "inline"], [1, 2]) == (watched.store.ways, watched.released)
 
 
 async def test_a_slow_disk_is_written_in_the_background(
@@ -680,7 +722,9 @@ async def test_a_turn_that_nobody_waits_for_is_committed_with_the_next():
     store = FakeStore(checks=False)
     released: list[Turn] = []
     failures: list[Exception] = []
-    committer = Committer(store, released.append, failures.append, _ignore, time.perf_counter)
+    committer = Committer(
+        store, released.append, _release_effects, failures.append, _ignore, time.perf_counter
+    )
     committer.submit(_turn(MessagesDeleted([1], [])))
     assert (store.commits, committer.idle, committer.has_released(1)) == (0, False, False)
     committer.submit(_answered_turn(MessagesDeleted([2], [])))
@@ -698,7 +742,9 @@ async def test_the_thread_commits_a_turn_that_nobody_waits_for_with_the_next():
     store = FakeStore(checks=False)
     store.commits_inline = False
     released: list[Turn] = []
-    committer = Committer(store, released.append, _raise, _ignore, time.perf_counter)
+    committer = Committer(
+        store, released.append, _release_effects, _raise, _ignore, time.perf_counter
+    )
     committer.submit(_turn(MessagesDeleted([1], [])))
     committer.submit(_answered_turn(MessagesDeleted([2], [])))
     assert (store.commits, committer.has_released(1)) == (0, False)
@@ -714,7 +760,9 @@ async def test_the_thread_commits_a_turn_that_nobody_waits_for_with_the_next():
 async def test_an_answer_without_records_is_not_released_before_what_nobody_waits_for():
     """It may be about a state that a crash would undo."""
     store = FakeStore(checks=False)
-    committer = Committer(store, lambda _: None, _raise, _ignore, time.perf_counter)
+    committer = Committer(
+        store, lambda _: None, _release_effects, _raise, _ignore, time.perf_counter
+    )
     committer.submit(_turn(MessagesDeleted([1], [])))
     committer.submit(_answered_turn())
     assert store.commits == 1
@@ -725,7 +773,9 @@ async def test_a_turn_that_nobody_waits_for_is_committed_soon():
     """Also if nothing follows it."""
     store = FakeStore(checks=False)
     released = asyncio.Event()
-    committer = Committer(store, lambda _: released.set(), _raise, _ignore, time.perf_counter)
+    committer = Committer(
+        store, lambda _: released.set(), _release_effects, _raise, _ignore, time.perf_counter
+    )
     committer.submit(_turn(MessagesDeleted([1], [])))
     await asyncio.wait_for(released.wait(), 10)
     assert store.commits == 1
@@ -735,7 +785,9 @@ async def test_a_turn_that_nobody_waits_for_is_committed_soon():
 async def test_many_turns_that_nobody_waits_for_do_not_wait():
     """Their commit would no longer be small."""
     store = FakeStore(checks=False)
-    committer = Committer(store, lambda _: None, _raise, _ignore, time.perf_counter)
+    committer = Committer(
+        store, lambda _: None, _release_effects, _raise, _ignore, time.perf_counter
+    )
     for number in range(SMALL_WEIGHT + 1):
         committer.submit(_turn(MessagesDeleted([number], [])))
     assert store.commits == 1

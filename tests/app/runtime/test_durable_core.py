@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.app.runtime import store_upkeep
+from broker.app.runtime import postponed_work
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
 from broker.core.contract.commands import CreateEntity
@@ -98,7 +98,7 @@ async def test_the_store_is_not_loaded_while_it_finishes_what_it_has_postponed(
                 overlapping.append(list(users))
             if name == "load":
                 time.sleep(
-                    2 * store_upkeep.IDLE_S
+                    2 * postponed_work.IDLE_S
                 )  # so that another user of the store would meet it
             try:
                 return method(*given)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.app.runtime.inline_commit_policy import (
+    NOT_INLINE_MAX_S,
     QUICK_S,
     SLOW_FACTOR,
     SMALL_BYTES,
     SMALL_WEIGHT,
-    THREAD_MAX_S,
     InlineCommitPolicy,
     is_small,
 )
@@ -116,7 +116,7 @@ def test_a_disk_that_has_become_quick_is_noticed_by_the_commits_of_the_thread():
     disk = Disk()
     for _ in range(10):
         disk.commit(0.05)
-    disk.now_s += THREAD_MAX_S
+    disk.now_s += NOT_INLINE_MAX_S
     assert not any(disk.commit(0.05) for _ in range(100))
     ways = [disk.commit(0.000_2) for _ in range(100)]
     assert ways.count(False) < 50
@@ -152,5 +152,5 @@ def test_a_very_long_stall_is_not_held_against_the_disk_for_ever():
     while disk.now_s < 101.0:
         disk.commit(0.000_2)
     assert not disk.is_inline
-    disk.now_s = 100.0 + THREAD_MAX_S
+    disk.now_s = 100.0 + NOT_INLINE_MAX_S
     assert disk.is_inline

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import select
+import subprocess
 import sys
+from mmap import PROT_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TIMEOUT_MS = 30_000
+LOOKS = 100_000_000
+"""Some seconds."""
 
 
 class Written:
@@ -73,12 +77,46 @@ def test_an_error_of_the_write_is_returned(written: Written):
     os.close(reading)
 
 
-def test_a_file_that_cannot_be_synced_at_once_gets_both_calls(written: Written):
-    """A device takes no write that syncs, and this one has no room."""
+def test_a_file_that_cannot_be_written_and_synced_with_one_call_gets_two(written: Written):
+    """A pipe has no positions, so that neither call can write it. A device takes the second call, and has no room."""
     full = os.open("/dev/full", os.O_WRONLY)
-    written.writer.begin(full, b"data", 0)
-    assert written.writer.end() in (errno.ENOSPC, errno.EINVAL)
-    os.close(full)
+    reading, writing = os.pipe()
+    for file, errors in ((full, {errno.ENOSPC}), (writing, {errno.ESPIPE})):
+        written.writer.begin(file, b"data", 0)
+        assert written.writer.end() in errors
+    for file in (full, reading, writing):
+        os.close(file)
+
+
+PROGRAM = """
+import os, sys
+from storage.native.compiled import SyncedWriter
+done = os.eventfd(0)
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+writer = SyncedWriter(done)
+writer.begin(file, b"data", 3)
+sys.exit(writer.end())
+"""
+
+
+@pytest.mark.parametrize("refusing", ["pwritev2", "fdatasync"])
+def test_both_calls_are_made_where_one_is_not_enough(written: Written, refusing: str):
+    """On a system without the first call, the second syncs. Its error is the error of the write."""
+    library = written.path.with_suffix(".so")
+    source = "#include <errno.h>\n"
+    for name in ("pwritev2", "pwritev64v2"):  # the same function
+        source += f"long {name}() {{ errno = ENOSYS; return -1; }}\n"
+    if refusing == "fdatasync":
+        source += "int fdatasync(int file) { errno = EIO; return -1; }\n"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(command, input=source, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(written.path)],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        check=False,
+    )
+    assert (errno.EIO if refusing == "fdatasync" else 0) == done.returncode
+    assert bytes(3) + b"data" == written.path.read_bytes()
 
 
 def test_only_one_write_runs_at_a_time(written: Written):
@@ -125,14 +163,16 @@ def test_a_writer_that_is_dropped_ends_its_thread(written: Written):
 
 
 def test_a_busy_interpreter_does_not_delay_a_write(written: Written):
-    """The thread never needs the interpreter lock, which this loop gives back only when it is asked to."""
+    """The thread never needs the interpreter lock, which this loop does not give up: it makes no system call."""
+    os.pwrite(written.file, bytes(4096), 0)
     interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(60.0)
-    try:
-        written.writer.begin(written.file, b"data", 0)
-        is_written = any(written.path.stat().st_size for _ in range(1_000_000))
-    finally:
-        sys.setswitchinterval(interval_s)
+    with written.path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as mapped:
+        sys.setswitchinterval(3600.0)
+        try:
+            written.writer.begin(written.file, b"data", 0)
+            is_written = any(mapped[0] for _ in range(LOOKS))
+        finally:
+            sys.setswitchinterval(interval_s)
     assert is_written
     assert 0 == written.writer.end()
 

@@ -133,7 +133,11 @@ def test_an_entry_that_fails_is_no_entry(journal, monkeypatch, failing):
     with pytest.raises(OSError, match="injected"):
         journal.append(b"two")
     assert [(1, b"one")] == journal.read(STORE, 0)
-    assert (1, 2, True) == (journal.last_number, journal.last_used_number, journal.is_broken)
+    assert (1, 2, True) == (
+        journal.last_number,
+        journal.last_used_number,
+        journal.has_unfinished_entry,
+    )
     journal.begin(STORE, journal.last_used_number)
     assert 3 == append(journal, b"three")
     assert [(3, b"three")] == journal.read(STORE, 2)
@@ -151,7 +155,11 @@ def test_an_entry_that_is_interrupted_after_its_sync_is_no_entry(journal, monkey
         patched.setattr(journal, "_length_bytes", Interrupted(journal._length_bytes))
         with pytest.raises(MemoryError):
             journal.append(b"two")
-    assert (1, 2, True) == (journal.last_number, journal.last_used_number, journal.is_broken)
+    assert (1, 2, True) == (
+        journal.last_number,
+        journal.last_used_number,
+        journal.has_unfinished_entry,
+    )
 
 
 def test_a_short_write_is_continued(journal, monkeypatch):

@@ -381,13 +381,15 @@ def test_a_commit_in_the_background_that_fails_leaves_everything_as_it_was(
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
 def test_messages_are_completed_although_the_disk_is_full(store, monkeypatch, error):
-    """Also in the background: the completion is written to the tables at once."""
+    """What could not be written in the background is committed once more, to the tables."""
     store.commit([sent(1, 2, size=10)])
     background = store.background_commits
     assert background.begin([completed(1)])
     with monkeypatch.context() as patched:
         patched.setattr(background, "_writer", FailedWriter(background._writer, error))
-        background.end()
+        assert not background.end()
+    assert [1, 2] == message_ids(store)
+    store.commit([completed(1)])
     assert [2] == message_ids(store)
 
 
