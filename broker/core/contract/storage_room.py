@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from broker.core.contract.turn import Turn
 
 SCARCE_BYTES = 1 << 30
-"""While the store has more room than this, nothing is counted: what waits for a commit is always less."""
+"""While the store has more room than this, nothing is counted: clients cannot have more than this waiting for a commit,
+because reading stops far below it."""
 MESSAGE_BYTES = 256
 """What the store needs for a message besides its body: its row, and its id for duplicate detection."""
 COPY_BYTES = 32

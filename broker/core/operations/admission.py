@@ -109,8 +109,7 @@ class Admission:
         """Accept new messages that passed `refusals`."""
         entity.record_access(now_ms)
         turn.count(entity.main.counts, _ACCEPTED, len(messages))
-        if self._context.room.is_scarce:
-            self.take_room(entity, messages, turn)
+        self.take_room(entity, messages, turn)
         if entity.duplicates is not None:
             messages = self._without_duplicates(entity, messages, now_ms, turn)
         if messages:
@@ -118,9 +117,11 @@ class Admission:
 
     def take_room(self, entity: Entity, messages: Sequence[Message], turn: Turn) -> None:
         """Count new messages that passed `refusals`, so that later ones of this turn and the next do not get their
-        room."""
-        size_bytes = sum([message.size for message in messages])
-        self._context.room.take(_needed_bytes(entity, len(messages), size_bytes), turn)
+        room. Nothing is counted while there is much."""
+        room = self._context.room
+        if room.is_scarce:
+            size_bytes = sum([message.size for message in messages])
+            room.take(_needed_bytes(entity, len(messages), size_bytes), turn)
 
     def accept_forwarded(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn

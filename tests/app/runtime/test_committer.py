@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -643,6 +643,36 @@ async def test_an_effect_that_depends_on_no_commit_leaves_before_an_inline_commi
     drained: list[int] = []
     watched.submit(1, Drained(_Peer()))
     assert ([1], [1]) == (drained, watched.released)
+
+
+class _UncertainOwnership:
+    """Another process may own the store."""
+
+    is_certain = False
+
+    async def confirm(self) -> None: ...
+
+
+async def test_nothing_leaves_early_while_another_process_may_own_the_store():
+    """A delivery would be of a message that the other process delivers, too."""
+    released: list[Turn] = []
+    ownership: Any = _UncertainOwnership()
+    committer = Committer(
+        FakeStore(checks=False),
+        released.append,
+        _release_effects,
+        _raise,
+        _ignore,
+        time.perf_counter,
+        ownership,
+    )
+    turn = _turn(MessagesDeleted([1], []))
+    turn.effects.append(Drained(_Peer()))
+    committer.submit(turn)
+    assert [] == released
+    await committer.settle()
+    committer.close()
+    assert [[Drained]] == [list(map(type, one.effects)) for one in released]
 
 
 async def test_a_slow_disk_is_left_to_the_thread(watched: WatchedLoad):
