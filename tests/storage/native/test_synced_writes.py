@@ -112,7 +112,7 @@ def test_both_calls_are_made_where_one_is_not_enough(written: Written, refusing:
     subprocess.run(command, input=source, text=True, check=True)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(written.path)],
-        env=os.environ | {"LD_PRELOAD": str(library)},
+        env=os.environ | {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"},
         check=False,
     )
     assert (errno.EIO if refusing == "fdatasync" else 0) == done.returncode
