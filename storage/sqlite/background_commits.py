@@ -37,8 +37,10 @@ class SqliteBackgroundCommits:
 
     def begin(self, records: Sequence[Record]) -> bool:
         """See `BackgroundCommits.begin`."""
-        self._records = records
-        return self._begin(records, self._writer)
+        is_begun = self._begin(records, self._writer)
+        if is_begun:
+            self._records = records
+        return is_begun
 
     def end(self) -> bool:
         """See `BackgroundCommits.end`."""

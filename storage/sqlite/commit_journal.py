@@ -126,19 +126,23 @@ class CommitJournal:
         self._segment = 1 - self._segment
         self._length_bytes[self._segment] = 0
 
+    def fits(self, size_bytes: int) -> bool:
+        """Returns whether an entry of this size can be written now, without more space on the disk."""
+        needed_bytes = self._length_bytes[self._segment] + _HEAD.size + size_bytes
+        return needed_bytes <= self._written_bytes[self._segment]
+
     def make_room(self, size_bytes: int) -> bool:
         """Makes sure that an entry of this size can be written without more space on the disk. Returns whether that
         succeeded. It is not durable before the next entry is."""
-        needed_bytes = self._length_bytes[self._segment] + _HEAD.size + size_bytes
-        if needed_bytes <= self._written_bytes[self._segment]:
+        if self.fits(size_bytes):
             return True
         try:
             if self._file < 0:
                 self._open()
-            self._extend(needed_bytes)
+            self._extend(self._length_bytes[self._segment] + _HEAD.size + size_bytes)
         except OSError:
             return False
-        return needed_bytes <= self._written_bytes[self._segment]
+        return self.fits(size_bytes)
 
     def append(self, content: bytes) -> int:
         """Writes an entry durably, after `make_room`. Returns its number. Raises `OSError`: then it is not an entry."""

@@ -125,16 +125,12 @@ class JournaledCommits:
     def begin_write(
         self, records: Sequence[Record], index: BlockIndex, writer: SyncedWriter
     ) -> bool:
-        """Begins to write a commit to the journal. Returns False if that is not possible, or if the journal has to be
-        opened or commits have to move to the tables first, which takes long."""
+        """Begins to write a commit to the journal. Returns False if that is not possible, or if there is more to do, which may
+        take long: the journal has to be opened or extended, or commits have to move to the tables."""
         if self._is_stale or not self.journal.is_open or self._must_move(0):
             return False
         content = self._content(records, index)
-        if (
-            content is None
-            or self._must_move(len(content))
-            or not self._make_room_without_moving(len(content))
-        ):
+        if content is None or self._must_move(len(content)) or not self.journal.fits(len(content)):
             return False
         self._add(records, index)
         try:
@@ -200,9 +196,6 @@ class JournaledCommits:
                 self._move(self.journal.old_last_number, _ALL)
             else:
                 self._move(self._last_due_number(), max(PART_BYTES, PART_SHARE * size_bytes))
-        return self._make_room_without_moving(size_bytes)
-
-    def _make_room_without_moving(self, size_bytes: int) -> bool:
         if self.journal.is_full_with(size_bytes):
             self.journal.switch()
         return self.journal.make_room(size_bytes)

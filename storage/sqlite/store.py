@@ -139,7 +139,10 @@ class SqliteStore:
             with self._explained:
                 self._blocks.index(self._source(self._reader))
             self._space.reserve()
-            self.background_commits = SqliteBackgroundCommits(self._begin_commit, self._end_commit)
+            with self._explained:
+                self.background_commits = SqliteBackgroundCommits(
+                    self._begin_commit, self._end_commit
+                )
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -273,9 +276,10 @@ class SqliteStore:
         self._examine_sometimes(writer)
 
     def _begin_commit(self, records: Sequence[Record], synced_writer: SyncedWriter) -> bool:
-        """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do."""
+        """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do. The
+        event loop must not wait for an examination of the disk, so a commit of the thread has to make it."""
         index = self._blocks.known_index
-        if index is None or not (self._space.is_plenty and records):
+        if index is None or not records or self._examination_is_due:
             return False
         with self._explained:
             return self._journaled.begin_write(records, index, synced_writer)
@@ -294,7 +298,6 @@ class SqliteStore:
             if _has_bodies(records):
                 raise
             return False
-        self._examine_sometimes(writer)
         return True
 
     def _write_to_journal(self, writer: sqlite3.Connection, records: Sequence[Record]) -> bool:
@@ -321,14 +324,9 @@ class SqliteStore:
         return int(moved_number)
 
     def _examine_sometimes(self, writer: sqlite3.Connection) -> None:
-        """Examines the files and the disk, if the last time was long ago or much was written."""
-        now_s = time.monotonic()
-        frames = self._log.uncopied_frames
-        if (
-            now_s >= self._examine_from_s
-            or frames >= self._examine_from_frames
-            or not self._space.is_plenty
-        ):
+        """Examines the files and the disk, if that is due."""
+        if self._examination_is_due:
+            now_s = time.monotonic()
             if now_s >= self._move_from_s:
                 self._move_from_s = now_s + MOVE_INTERVAL_S
                 self._journaled.note_time()
@@ -338,6 +336,15 @@ class SqliteStore:
                 self._measure_space(writer)
             self._examine_from_s = now_s + EXAMINE_INTERVAL_S
             self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
+
+    @property
+    def _examination_is_due(self) -> bool:
+        """Whether the last examination was long ago, much was written since then, or space is scarce."""
+        return (
+            time.monotonic() >= self._examine_from_s
+            or self._log.uncopied_frames >= self._examine_from_frames
+            or not self._space.is_plenty
+        )
 
     @property
     def maintenance_is_due(self) -> bool:

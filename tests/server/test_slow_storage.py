@@ -8,13 +8,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
 from broker.app.runtime.inline_commit_policy import SMALL_BYTES
 from tests.support.io_faults import HOLD, Calls, IoFaults
 
 if TYPE_CHECKING:
-    from azure.servicebus import ServiceBusReceiver
+    from azure.servicebus import ServiceBusReceiver, ServiceBusSender
 
     from tests.support.server import BrokerProcess
 
@@ -70,6 +71,37 @@ def test_a_durable_message_is_delivered_while_a_commit_takes_long(
             faults.stop()
         sending.result()
         completing.result()
+
+
+@pytest.mark.parametrize("call", [Calls.EXTEND, Calls.SYNC, Calls.WRITE, Calls.STAT, Calls.STATVFS])
+def test_the_broker_answers_while_a_call_of_a_larger_commit_takes_long(
+    faulty_broker: BrokerProcess, faults: IoFaults, call: Calls
+) -> None:
+    """Whatever the commit has to do: write, make the journal longer, sync, or examine the files and the disk."""
+    with (
+        ServiceBusClient.from_connection_string(faulty_broker.connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        large = [ServiceBusMessage("b" * (SMALL_BYTES // 2))] * 3
+        for _ in range(3):
+            sender.send_messages(large)
+        faults.strike(call, HOLD)
+        try:
+            sending = threads.submit(_send_until_held, sender, large, faults)
+            while not faults.hits:
+                time.sleep(0.001)
+            assert 200 == faulty_broker.request("GET", "/health")[0]
+        finally:
+            faults.stop()
+        sending.result()
+
+
+def _send_until_held(
+    sender: ServiceBusSender, messages: list[ServiceBusMessage], faults: IoFaults
+) -> None:
+    while not faults.hits:
+        sender.send_messages(messages)
 
 
 def test_a_delivery_shows_its_own_lock_and_not_a_later_one(

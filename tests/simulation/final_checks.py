@@ -30,7 +30,7 @@ def differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Itera
 def _differences(broker: SimulatedBroker, store: FakeStore, now_ms: int) -> Iterator[str]:
     if broker.clients.connection_count:
         yield f"{broker.clients.connection_count} connections are still known"
-    if not broker.core.is_idle:
+    if broker.core.is_writing:
         yield "the committer still has something to do"
     restored = broker.core._restored_namespaces(keeps_ephemeral=True).namespaces
     for name, namespace in broker.namespaces.items():

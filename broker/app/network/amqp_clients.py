@@ -142,7 +142,7 @@ class AmqpClients:
         self._bytes_taken_in += size_bytes
         if self._bytes_taken_in < self._limits.sender_bytes_in_flight_max:
             return False
-        if self._core.is_idle:
+        if not self._core.is_writing:  # then nothing would resume it
             self._bytes_taken_in = 0
             return False
         self._paused.append(transport)

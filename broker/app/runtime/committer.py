@@ -81,6 +81,8 @@ class Committer:
         self._waiting_weight = 0
         self._running_weight = 0
         """The weight of the batch that is being committed."""
+        self._writes_records = False
+        """Whether the batch that is being committed beside the event loop has records."""
         self._submitted = 0
         self._released = 0
         """Turns submitted and turns released so far; both count from the start of the process."""
@@ -159,6 +161,11 @@ class Committer:
     def idle(self) -> bool:
         """Whether nothing waits for the store."""
         return not (self._is_committing or self._waiting)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether records wait for the store or are being written. The observer is called after that."""
+        return self._writes_records or any(turn.records for turn, _ in self._waiting)
 
     @property
     def is_loaded(self) -> bool:
@@ -259,7 +266,8 @@ class Committer:
             return
         try:
             batch = self._next_batch()
-            if batch.turn.records:
+            self._writes_records = bool(batch.turn.records)
+            if self._writes_records:
                 self._postponed.note_commit()
             is_inline = self._may_be_inline(batch.turn)
             if not is_inline and self._commit.begin(batch.turn):
@@ -320,14 +328,19 @@ class Committer:
 
     def _continue(self) -> None:
         """A commit has ended."""
-        self._running_weight = 0
         self._released = self._submitted - len(self._waiting)
+        self._wake()
+        if self._waiting or self._postponed.is_due:
+            self._start()
+
+    def _wake(self) -> None:
+        """Nothing is being committed. Ends each `settle` whose turns are released."""
+        self._writes_records = False
+        self._running_weight = 0
         while self._settling and self._settling[0][0] <= self._released:
             _, future = self._settling.pop(0)
             if not future.done():
                 future.set_result(None)
-        if self._waiting or self._postponed.is_due:
-            self._start()
 
     def _next_batch(self) -> _Batch:
         """Returns a batch of waiting turns. A large turn is not added to small turns before it, because their clients would
@@ -358,6 +371,8 @@ class Committer:
         self._waiting_weight = 0
         self._postponed.end(is_done=False)
         self._released = self._submitted  # nobody waits for turns that are dropped
+        if not self._is_committing:
+            self._wake()
         if isinstance(error, OwnershipLost | StoreUnavailable):
             log.warning("commit.failed", error=str(error))
         elif isinstance(error, StorageError):

@@ -220,9 +220,9 @@ class DurableCore:
         return self._standby.not_serving
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits for the store."""
-        return self._committer.idle
+    def is_writing(self) -> bool:
+        """Whether records wait for the store or are being written. The observer is called after that."""
+        return self._committer.is_writing
 
     @property
     def turn_count(self) -> int:

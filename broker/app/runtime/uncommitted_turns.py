@@ -59,6 +59,8 @@ class UncommittedTurns:
 
     def __init__(self) -> None:
         self._turns: deque[_Uncommitted] = deque()
+        self._lowest_new_ids: deque[int] = deque()
+        """The first is the lowest of all new ids, the next one the lowest of those in later turns, and so on."""
         self._changed: Counter[int] = Counter()
         """In how many of the turns a message has changed, by its id."""
         self._peers: Counter[Peer] = Counter()
@@ -73,6 +75,9 @@ class UncommittedTurns:
             if type(effect) not in ANSWERS and not isinstance(effect, PayloadsNeeded)
         ]
         self._turns.append(_Uncommitted(first_new_id, changed_ids, peers))
+        while self._lowest_new_ids and self._lowest_new_ids[-1] > first_new_id:
+            self._lowest_new_ids.pop()
+        self._lowest_new_ids.append(first_new_id)
         self._changed.update(changed_ids)
         self._peers.update(peers)
 
@@ -80,12 +85,15 @@ class UncommittedTurns:
         """The first turns are durable."""
         for _ in range(count):
             turn = self._turns.popleft()
+            if turn.first_new_id == self._lowest_new_ids[0]:
+                self._lowest_new_ids.popleft()
             _decrease(self._changed, turn.changed_ids)
             _decrease(self._peers, turn.peers)
 
     def clear(self) -> None:
         """A commit has failed, and nothing waits any more."""
         self._turns.clear()
+        self._lowest_new_ids.clear()
         self._changed.clear()
         self._peers.clear()
 
@@ -95,8 +103,8 @@ class UncommittedTurns:
         if INDEPENDENT.isdisjoint(map(type, turn.effects)):
             return []
         first_new_id, changed_ids = _written(turn.records)
-        for earlier in self._turns:
-            first_new_id = min(first_new_id, earlier.first_new_id)
+        if self._lowest_new_ids:
+            first_new_id = min(first_new_id, self._lowest_new_ids[0])
         changed: tuple[AbstractSet[int], ...] = (self._changed.keys(), set(changed_ids))
         taken: list[Effect] = []
         left: list[Effect] = []

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 SCARCE_BYTES = 1 << 30
 """While the store has more room than this, nothing is counted: clients cannot have more than this waiting for a commit,
 because reading stops far below it."""
-MESSAGE_BYTES = 256
-"""What the store needs for a message besides its body: its row, and its id for duplicate detection."""
+MESSAGE_BYTES = 512
+"""What the store needs for a message besides its body: its row, and its id for duplicate detection, which is in a table
+and in an index."""
 COPY_BYTES = 32
 """What it needs for each copy on a subscription. Copies share the body."""
 

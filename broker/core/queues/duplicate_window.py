@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from broker.core.queues.namespace_context import NamespaceContext
 
 _SWEEPS_PER_WINDOW = 20
+SWEPT_MAX_IDS = 500
+"""How many ids are removed at once. The store deletes each from another page, so that the deletion of all ids of a large
+window would need more space than a nearly full disk has."""
 
 
 class DuplicateWindow:
@@ -61,17 +64,31 @@ class DuplicateWindow:
         return list(self._seen.items())
 
     def sweep(self, now_ms: int, turn: Turn) -> None:
-        """Remove the ids that have left the window."""
-        seen = self._seen
+        """Remove the ids that have left the window. If they are many, the next ticks remove the rest."""
         self._sweep_at_ms = 0
+        if self.sweep_part(now_ms, turn):
+            self._context.backlog.add(_Sweep(self, now_ms))
+
+    def sweep_part(self, now_ms: int, turn: Turn) -> bool:
+        """Remove some of the ids that have left the window. Returns whether others are left. Ids of the same time are
+        removed together, because the store deletes ids by their time."""
+        seen = self._seen
+        count = last_until_ms = 0
         while seen:
             message_id, until_ms = seen.popitem(last=False)
-            if until_ms > now_ms:
+            is_rest = until_ms <= now_ms and count >= SWEPT_MAX_IDS and until_ms > last_until_ms
+            if until_ms > now_ms or is_rest:
                 seen[message_id] = until_ms
                 seen.move_to_end(message_id, last=False)
+                if is_rest:
+                    turn.records.append(MessageIdsForgotten(self._entity_id, last_until_ms))
+                    return True
                 self._schedule_sweep(until_ms)
                 break
+            count += 1
+            last_until_ms = max(last_until_ms, until_ms)
         turn.records.append(MessageIdsForgotten(self._entity_id, now_ms))
+        return False
 
     def forget_all(self) -> int:
         """Remove all ids. Returns the latest time until which one of them counted."""
@@ -81,9 +98,27 @@ class DuplicateWindow:
 
     def close(self) -> None:
         """The entity is deleted."""
+        self._seen.clear()
         self._context.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
 
     def _schedule_sweep(self, oldest_until_ms: int) -> None:
         if not self._sweep_at_ms:
             self._sweep_at_ms = oldest_until_ms + self.window_ms // _SWEEPS_PER_WINDOW
             self._context.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+
+
+class _Sweep:
+    """The rest of a sweep. Implements `Work`."""
+
+    __slots__ = ("_now_ms", "_window")
+
+    ends_with_namespace = True
+
+    def __init__(self, window: DuplicateWindow, now_ms: int) -> None:
+        self._window = window
+        self._now_ms = now_ms
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `Work.do_part`."""
+        del count
+        return self._window.sweep_part(self._now_ms, turn)

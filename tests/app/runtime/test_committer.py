@@ -305,6 +305,24 @@ async def test_a_store_finishes_on_request_under_load(way, monkeypatch):
     assert [] == load.failures
 
 
+async def test_nobody_waits_for_the_end_of_a_commit_while_only_postponed_work_is_done():
+    """Nothing is told of its end, and a client that has sent much would stay paused."""
+    store = PostponingStore()
+    committer = Committer(
+        store, lambda _: None, _release_effects, _raise, _ignore, time.perf_counter
+    )
+    store.may_finish.clear()
+    committer.submit(_turn(MessageIdsForgotten(1, 0)))
+    assert committer.is_writing
+    await committer.settle()
+    finishing = asyncio.get_running_loop().create_task(committer.finish())
+    await asyncio.sleep(0)
+    assert (False, False) == (committer.idle, committer.is_writing)
+    store.may_finish.set()
+    assert await finishing
+    committer.close()
+
+
 async def test_a_store_that_postpones_nothing_finishes_at_once(load: Load):
     load._store.commits = ENOUGH_COMMITS - 1
     load.ask()
@@ -596,6 +614,26 @@ async def test_a_commit_in_the_background_that_fails_is_reported(
     watched.submit(3, size=SMALL_WEIGHT + 1)
     await watched.committer.settle()
     assert [3] == watched.released
+
+
+async def test_settling_ends_if_a_commit_cannot_be_begun(
+    watched: WatchedLoad, background: WatchedBackground, monkeypatch: pytest.MonkeyPatch
+):
+    """There is no memory for it, for instance."""
+    watched.store.may_end.clear()
+    watched.submit(1, size=SMALL_WEIGHT + 1)
+    watched.submit(2, size=SMALL_WEIGHT + 1)
+    failure = MemoryError()
+
+    def fail(records: Sequence[Record]) -> bool:
+        raise failure
+
+    monkeypatch.setattr(background, "begin", fail)
+    watched.store.may_end.set()
+    await watched.committer.settle()
+    assert ([failure], [1]) == (watched.failures, watched.released)
+    assert (True, False) == (watched.committer.idle, watched.committer.is_loaded)
+    watched.failures.clear()
 
 
 async def test_background_commits_keep_their_order_in_any_mixture(

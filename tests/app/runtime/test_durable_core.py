@@ -54,7 +54,7 @@ async def test_what_is_on_its_way_into_the_store_when_it_closes_is_kept_and_answ
     core = await _opened(tmp_path / "core.db")
     first = _create(core, "first")
     await _through_a_turn()
-    assert not core.is_idle
+    assert core.is_writing
     second = _create(core, "second")
     await _through_a_turn()
     await core.close()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch
+from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch, Tick
 from broker.core.contract.errors import ArgumentError
 from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
+from broker.core.queues.duplicate_window import SWEPT_MAX_IDS
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
     CLIENT,
@@ -31,6 +32,10 @@ def dialogue():
     return CoreDialogue(
         QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
     )
+
+
+def _window(dialogue):
+    return dialogue.namespace._directory.entity("q").duplicates
 
 
 def texts(dialogue):
@@ -87,6 +92,31 @@ def test_what_is_over_is_forgotten(dialogue):
     turn = dialogue.run(Advance(WINDOW_MS + WINDOW_MS // 20))
     assert MessageIdsForgotten(1, dialogue.now_ms) in turn.records
     assert dialogue.namespace.next_deadline_ms() is None
+
+
+def test_many_ids_are_forgotten_in_parts(dialogue):
+    """The deletion of all ids at once would need more space than a nearly full disk has. Ids of one millisecond are
+    forgotten together."""
+    count = 3 * SWEPT_MAX_IDS + 10
+    for number in range(count):
+        dialogue.run(send(message("a", message_id=str(number))))
+        dialogue.now_ms += number % 2
+    stored = dict(_window(dialogue).seen())
+    dialogue.now_ms += WINDOW_MS + WINDOW_MS // 20
+    forgotten: list[int] = []
+    while (deadline_ms := dialogue.namespace.next_deadline_ms()) is not None:
+        dialogue.now_ms = max(dialogue.now_ms, deadline_ms)
+        records = dialogue.run(Tick()).records
+        assert len(records) <= 2
+        for record in records:
+            assert isinstance(record, MessageIdsForgotten)
+            gone = [one for one, until_ms in stored.items() if until_ms <= record.until_ms]
+            forgotten.append(len(gone))
+            for one in gone:
+                del stored[one]
+        assert stored == dict(_window(dialogue).seen())
+    assert (4, count) == (len(forgotten), sum(forgotten))
+    assert max(forgotten) <= SWEPT_MAX_IDS + 1
 
 
 def test_scheduled_messages_count_too(dialogue):
