@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.core.queues.namespace_context import NamespaceContext
 
 _SWEEPS_PER_WINDOW = 20
-SWEPT_MAX_IDS = 500
+SWEPT_MAX_IDS = 100
 """How many ids are removed at once. The store deletes each from another page, so that the deletion of all ids of a large
 window would need more space than a nearly full disk has."""
 
