@@ -60,11 +60,6 @@ class BatchCommit:
         self._watching: tuple[asyncio.AbstractEventLoop, int] | None = None
         """The event loop, and the descriptor of background commits that it watches."""
 
-    @property
-    def takes_time(self) -> bool:
-        """Whether a commit takes longer than reading sockets."""
-        return self.thread is not None
-
     def takes_no_time(self, batch: Turn) -> bool:
         """Returns whether the commit of a batch takes no time, because it writes nothing or the store is in memory."""
         return not batch.records or self.thread is None

@@ -21,7 +21,7 @@ from broker.app.runtime.batch_commit import BatchCommit
 from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, is_small
 from broker.app.runtime.postponed_work import PostponedWork
 from broker.app.runtime.store_maintenance import StoreMaintenance
-from broker.app.runtime.uncommitted_turns import UncommittedTurns
+from broker.app.runtime.uncommitted_turns import INDEPENDENT, UncommittedTurns
 from broker.core.contract.turn import Turn
 from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnavailable
 
@@ -70,6 +70,8 @@ class Committer:
         self._release_effects = release_effects
         self._failed = failed
         self._commit = BatchCommit(store, self._background_ended, observe, stopwatch_s)
+        self.takes_time = self._commit.thread is not None
+        """Whether a commit takes longer than reading sockets."""
         self._postponed = PostponedWork(store, lambda: self.idle, self._start)
         self._maintenance = StoreMaintenance(store)
         self._waiting: deque[tuple[Turn, int]] = deque()
@@ -107,9 +109,10 @@ class Committer:
         if self.failure is not None:
             return  # it depends on records that were not stored
         try:
-            is_free = not (self._is_committing or self._is_inside_submit)
-            if turn.effects and self.takes_time and self._is_certain:
-                self._release_early(turn, is_free=is_free)
+            is_free = self._begun is None and self._task is None and not self._is_inside_submit
+            has_to_wait = bool(turn.records or self._waiting) or not is_free
+            if has_to_wait and turn.effects and self.takes_time:
+                self._release_early(turn)
             is_awaited = bool(turn.effects) or self._commit.takes_no_time(turn)
             if is_free and is_awaited and not self._waiting and self._may_be_inline(turn):
                 self._commit_at_once(turn)
@@ -136,13 +139,14 @@ class Committer:
         if not self._is_inside_submit:
             self._start()
 
-    def _release_early(self, turn: Turn, *, is_free: bool) -> None:
+    def _release_early(self, turn: Turn) -> None:
         """Releases the effects of a turn that need not wait for a commit."""
-        if is_free and not turn.records and not self._waiting:
-            return  # all of them are released at once
-        independent = self._uncommitted.take_independent(turn)
-        if independent:
-            self._release_effects(independent)
+        for effect in turn.effects:
+            if type(effect) in INDEPENDENT and self._is_certain:
+                independent = self._uncommitted.take_independent(turn)
+                if independent:
+                    self._release_effects(independent)
+                return
 
     def _wait(self, turn: Turn) -> None:
         weight = turn.weight
@@ -151,11 +155,6 @@ class Committer:
         self._uncommitted.add(turn)
 
     # --- state ---------------------------------------------------------------------------------
-
-    @property
-    def takes_time(self) -> bool:
-        """Whether a commit takes longer than reading sockets."""
-        return self._commit.takes_time
 
     @property
     def idle(self) -> bool:

@@ -100,12 +100,12 @@ class UncommittedTurns:
     def take_independent(self, turn: Turn) -> list[Effect]:
         """Removes the effects from a turn that may leave before it is committed, and returns them. The turn follows
         those that were added."""
-        if INDEPENDENT.isdisjoint(map(type, turn.effects)):
-            return []
         first_new_id, changed_ids = _written(turn.records)
         if self._lowest_new_ids:
             first_new_id = min(first_new_id, self._lowest_new_ids[0])
-        changed: tuple[AbstractSet[int], ...] = (self._changed.keys(), set(changed_ids))
+        changed = (
+            (self._changed.keys(), set(changed_ids)) if changed_ids else (self._changed.keys(),)
+        )
         taken: list[Effect] = []
         left: list[Effect] = []
         waiting: set[Peer] = set()
