@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from broker.core.queues.namespace_context import NamespaceContext
 
 _SWEEPS_PER_WINDOW = 20
-SWEPT_MAX_IDS = 100
-"""How many ids are removed at once. The store deletes each from another page, so that the deletion of all ids of a large
-window would need more space than a nearly full disk has."""
+SWEPT_MIN_IDS = 100
+SWEPT_MAX_IDS = 1_000
+SWEEP_PARTS = 500
+"""A sweep removes at most a part of the ids at once, and no fewer and no more than these. The store deletes each from
+another page, so that the deletion of all ids of a large window would need more space than a nearly full disk has."""
 
 
 class DuplicateWindow:
@@ -73,10 +75,11 @@ class DuplicateWindow:
         """Remove some of the ids that have left the window. Returns whether others are left. Ids of the same time are
         removed together, because the store deletes ids by their time."""
         seen = self._seen
+        part_ids = min(max(len(seen) // SWEEP_PARTS, SWEPT_MIN_IDS), SWEPT_MAX_IDS)
         count = last_until_ms = 0
         while seen:
             message_id, until_ms = seen.popitem(last=False)
-            is_rest = until_ms <= now_ms and count >= SWEPT_MAX_IDS and until_ms > last_until_ms
+            is_rest = until_ms <= now_ms and count >= part_ids and until_ms > last_until_ms
             if until_ms > now_ms or is_rest:
                 seen[message_id] = until_ms
                 seen.move_to_end(message_id, last=False)

@@ -7,7 +7,7 @@ import pytest
 from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch, Tick
 from broker.core.contract.errors import ArgumentError
 from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
-from broker.core.queues.duplicate_window import SWEPT_MAX_IDS
+from broker.core.queues.duplicate_window import SWEPT_MIN_IDS
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
     CLIENT,
@@ -97,7 +97,7 @@ def test_what_is_over_is_forgotten(dialogue):
 def test_many_ids_are_forgotten_in_parts(dialogue):
     """The deletion of all ids at once would need more space than a nearly full disk has. Ids of one millisecond are
     forgotten together."""
-    count = 3 * SWEPT_MAX_IDS + 10
+    count = 3 * SWEPT_MIN_IDS + 10
     for number in range(count):
         dialogue.run(send(message("a", message_id=str(number))))
         dialogue.now_ms += number % 2
@@ -116,7 +116,7 @@ def test_many_ids_are_forgotten_in_parts(dialogue):
                 del stored[one]
         assert stored == dict(_window(dialogue).seen())
     assert (4, count) == (len(forgotten), sum(forgotten))
-    assert max(forgotten) <= SWEPT_MAX_IDS + 1
+    assert max(forgotten) <= SWEPT_MIN_IDS + 1
 
 
 def test_scheduled_messages_count_too(dialogue):
