@@ -284,15 +284,15 @@ class Committer:
         """The batch that was begun is written, or could not be written."""
         batch = self._begun
         assert batch is not None
+        is_over = True
         try:
-            is_durable = self._commit.end(batch.turn)
-            if is_durable:
+            is_over = self._commit.end(batch.turn)
+            if is_over:
                 self._committed(batch)
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure
-            is_durable = True
             self._fail(error)
         self._begun = None
-        if is_durable:
+        if is_over:
             self._continue()
         else:
             self._run(self._commit_in_task(batch, is_inline=False))
@@ -303,7 +303,7 @@ class Committer:
         try:
             if is_inline:
                 self._commit.note_inline(turn, self._commit.commit_inline(turn))
-            else:
+            elif turn.records:
                 await self._commit.commit_in_thread(turn)
             if self._ownership is not None and not self._is_certain:
                 await self._ownership.confirm()

@@ -713,6 +713,28 @@ async def test_nothing_leaves_early_while_another_process_may_own_the_store():
     assert [[Drained]] == [list(map(type, one.effects)) for one in released]
 
 
+async def test_a_turn_without_records_waits_for_the_ownership_and_writes_nothing():
+    """The thread has nothing to do for it, and no commit is counted."""
+    store = FakeStore(checks=False)
+    released: list[Turn] = []
+    observed: list[CommitWay] = []
+    ownership: Any = _UncertainOwnership()
+    committer = Committer(
+        store,
+        released.append,
+        _release_effects,
+        _raise,
+        lambda _seconds, _records, way: observed.append(way),
+        time.perf_counter,
+        ownership,
+    )
+    committer.submit(_answered_turn())
+    assert [] == released
+    await committer.settle()
+    committer.close()
+    assert (1, 0, []) == (len(released), store.commits, observed)
+
+
 async def test_a_slow_disk_is_left_to_the_thread(watched: WatchedLoad):
     """The event loop waits for one very slow commit, and then only the clients wait for the disk."""
     watched.store.takes_s = 0.1
