@@ -153,20 +153,34 @@ class Store(Protocol):
 
 
 class BackgroundCommits(Protocol):
-    """Commits that do not block who begins them. The thread that writes them needs no interpreter lock, so that a busy event
-    loop does not delay them. Nothing else is committed from `begin` to `end`. Both are called on the event loop."""
+    """Commits that do not block who begins them. Who writes them needs no interpreter lock, so that a busy event loop does
+    not delay them. Nothing else is committed from `begin` to `end`. Both are called on the event loop."""
+
+    @property
+    def needs_thread(self) -> bool:
+        """Whether a thread writes. To wake it costs more than a small commit."""
 
     @property
     def descriptor(self) -> int:
         """A file descriptor that is readable when `end` returns at once."""
 
-    def begin(self, records: Sequence[Record]) -> bool:
+    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
         """Begins a commit. Returns False, and begins nothing, if `Store.commit` has to write it: then there is more to do
-        than to write."""
+        before it is written. `is_awaited` says that `end` follows as soon as it can, whether the descriptor is readable
+        or not."""
 
     def end(self) -> bool:
         """Ends a commit. Waits for it if needed. Returns True if it is durable, and False if nothing was written and
         `Store.commit` has to write it. Raises as `Store.commit` does."""
+
+    @property
+    def examination_is_due(self) -> bool:
+        """Whether the files and the disk should be examined before the next answers leave. `Store.commit` does that
+        itself."""
+
+    def examine(self) -> None:
+        """Examines the files and the disk, which may take as long as a commit. May be called between `begin` and `end`.
+        Raises `StoreUnusable` if the files were deleted or replaced: then nothing that was written since is kept."""
 
 
 class SharedStore(Store, Protocol):

@@ -1,7 +1,7 @@
 """The C module of the stores: what must not wait for the interpreter lock.
 
-It has one type, a thread that writes and syncs. What is written, and when, is decided in Python. `compiled.pyi` declares
-it, and `setup.py` compiles it together with the C module of the protocols.
+It has one type, which writes and syncs in the background. What is written, and when, is decided in Python.
+`compiled.pyi` declares it, and `setup.py` compiles it together with the C module of the protocols.
 """
 
 try:

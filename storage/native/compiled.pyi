@@ -1,9 +1,14 @@
-# The thread of `synced_writes.c`, which says what each method does.
+# The type of `synced_writes.c`, which says what each method does.
 from typing import final
+
+from typing_extensions import Buffer
 
 @final
 class SyncedWriter:
+    uses_kernel: bool
     def __new__(cls, done: int, /) -> SyncedWriter: ...
-    def begin(self, file: int, data: bytes, position: int, /) -> None: ...
+    def begin(
+        self, file: int, data: Buffer, position: int, is_direct: bool, is_awaited: bool, /
+    ) -> None: ...
     def end(self) -> int: ...
     def close(self) -> None: ...

@@ -1,32 +1,59 @@
-/* Writes bytes to a file and syncs them in a thread of its own, which never takes the interpreter lock.
+/* Writes bytes to a file and syncs them, while the event loop does something else.
 
-   A thread of Python would wait for that lock before and after the write, while the event loop works. One write runs at a
-   time. When it has ended, a descriptor becomes readable, which the event loop watches. */
+   If the file bypasses the page cache, the kernel itself writes in the background (asynchronous I/O): that is one system
+   call, and no thread has to be woken. For other files, and where the kernel cannot do that, a thread writes, which never
+   takes the interpreter lock: a thread of Python would wait for that lock before and after the write. One write runs at
+   a time. When it has ended, a descriptor becomes readable, which the event loop watches. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>
 
 #include <errno.h>
+#include <linux/aio_abi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <structmember.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#define PROBES 4
 
 enum state { IDLE, REQUESTED, DONE, CLOSING };
 
 typedef struct {
     PyObject_HEAD
+    /* What is being written. */
+    Py_buffer data;
+    int file;
+    off_t position;
+    int done;
+    /* The kernel. */
+    aio_context_t context;
+    char uses_kernel; /* it writes in the background, as far as is known */
+    char is_kernels;  /* it writes what has begun */
+    char is_awaited;  /* and `end` syncs that */
+    int probes;       /* how many writes had ended before io_submit returned; -1 after one that had not */
+    /* The thread. */
     pthread_t thread;
     int has_thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     enum state state;
-    int done;
-    int file;
-    PyObject *data;
-    off_t position;
     int error;
 } SyncedWriter;
+
+/* Whether an error says that a system or a file system cannot write and sync with one call. */
+static int is_unsupported(int error) { return error == EOPNOTSUPP || error == EINVAL || error == ENOSYS; }
+
+/* Waits until the disk has what was written. Returns 0, or the error number. */
+static int sync_data(int file) {
+    while (fdatasync(file) < 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
 
 /* Returns 0, or the error number. */
 static int write_synced(int file, const char *data, size_t size, off_t position) {
@@ -36,8 +63,7 @@ static int write_synced(int file, const char *data, size_t size, off_t position)
     ssize_t at_once = pwritev2(file, &whole, 1, position, RWF_DSYNC);
     if (at_once == (ssize_t)size)
         return 0;
-    /* Some file systems cannot write and sync with one call. */
-    if (at_once < 0 && errno != EINTR && errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)
+    if (at_once < 0 && errno != EINTR && !is_unsupported(errno))
         return errno;
 #endif
     while (written < size) {
@@ -47,10 +73,7 @@ static int write_synced(int file, const char *data, size_t size, off_t position)
         if (more > 0)
             written += (size_t)more;
     }
-    while (fdatasync(file) < 0)
-        if (errno != EINTR)
-            return errno;
-    return 0;
+    return sync_data(file);
 }
 
 static void *run(void *argument) {
@@ -62,8 +85,7 @@ static void *run(void *argument) {
             continue;
         }
         pthread_mutex_unlock(&self->mutex);
-        int error = write_synced(self->file, PyBytes_AS_STRING(self->data), (size_t)PyBytes_GET_SIZE(self->data),
-                                 self->position);
+        int error = write_synced(self->file, self->data.buf, (size_t)self->data.len, self->position);
         pthread_mutex_lock(&self->mutex);
         self->error = error;
         self->state = DONE;
@@ -75,79 +97,158 @@ static void *run(void *argument) {
     return NULL;
 }
 
-/* begin(file, data, position): begins to write at a position of an open file. Raises RuntimeError if another write has
-   begun, or the writer is closed. */
-static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
-    int file;
-    PyObject *data;
-    long long position;
-    if (!PyArg_ParseTuple(arguments, "iSL:begin", &file, &data, &position))
-        return NULL;
-    if (!self->has_thread && self->state != CLOSING) {
+/* Passes what is to be written to the thread. Returns 0, or the error number. */
+static int begin_in_thread(SyncedWriter *self) {
+    if (!self->has_thread) {
         int error = pthread_create(&self->thread, NULL, run, self);
-        if (error) {
-            errno = error;
-            return PyErr_SetFromErrno(PyExc_OSError);
-        }
+        if (error)
+            return error;
         self->has_thread = 1;
     }
     pthread_mutex_lock(&self->mutex);
-    int is_idle = self->state == IDLE;
-    if (is_idle) {
-        self->file = file;
-        Py_INCREF(data);
-        self->data = data;
-        self->position = (off_t)position;
-        self->state = REQUESTED;
-        pthread_cond_broadcast(&self->changed);
-    }
+    self->state = REQUESTED;
+    pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->mutex);
-    if (!is_idle) {
+    return 0;
+}
+
+/* Waits for the thread. Returns 0, or the error number. */
+static int end_in_thread(SyncedWriter *self) {
+    pthread_mutex_lock(&self->mutex);
+    while (self->state == REQUESTED)
+        pthread_cond_wait(&self->changed, &self->mutex);
+    self->state = IDLE;
+    pthread_mutex_unlock(&self->mutex);
+    return self->error;
+}
+
+/* Asks the kernel to write. Returns 0 if it cannot. To sync after a write, the kernel wakes a thread of its own. So it
+   does that only if nobody waits. */
+static int begin_in_kernel(SyncedWriter *self, int is_awaited) {
+#ifdef RWF_DSYNC
+    struct iocb request = {
+        .aio_lio_opcode = IOCB_CMD_PWRITE,
+        .aio_fildes = (uint32_t)self->file,
+        .aio_buf = (uint64_t)(uintptr_t)self->data.buf,
+        .aio_nbytes = (uint64_t)self->data.len,
+        .aio_offset = self->position,
+        .aio_rw_flags = is_awaited ? 0 : RWF_DSYNC,
+        .aio_flags = is_awaited ? 0 : IOCB_FLAG_RESFD,
+        .aio_resfd = (uint32_t)self->done,
+    };
+    struct iocb *requests[] = {&request};
+    if (self->context == 0 && syscall(SYS_io_setup, 1, &self->context) < 0)
+        return 0;
+    return syscall(SYS_io_submit, self->context, 1, requests) == 1;
+#else
+    return 0;
+#endif
+}
+
+/* Waits for the kernel. Returns 0, or the error number. */
+static int end_in_kernel(SyncedWriter *self) {
+    struct io_event event;
+    long count;
+    do
+        count = syscall(SYS_io_getevents, self->context, 1, 1, &event, NULL);
+    while (count < 0 && errno == EINTR);
+    if (count == 1 && event.res == self->data.len)
+        return self->is_awaited ? sync_data(self->file) : 0;
+    if (count == 1 && event.res < 0 && !is_unsupported((int)-event.res))
+        return (int)-event.res;
+    return write_synced(self->file, self->data.buf, (size_t)self->data.len, self->position);
+}
+
+/* Some file systems write while io_submit runs, and the event loop would wait for it. So the first writes are looked at,
+   and the thread writes the next ones if all of these have ended. */
+static void probe(SyncedWriter *self) {
+    if (self->probes < 0)
+        return;
+    struct pollfd end = {self->done, POLLIN, 0};
+    self->probes = poll(&end, 1, 0) == 1 ? self->probes + 1 : -1;
+    self->uses_kernel = self->probes < PROBES;
+}
+
+/* begin(file, data, position, is_direct, is_awaited): begins to write at a position of an open file. `is_direct` says that
+   the file bypasses the page cache, and that data and position are aligned, and `is_awaited` that `end` is called without
+   a look at the descriptor. The data must not change until the end. Raises RuntimeError if another write has begun, or the
+   writer is closed. */
+static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
+    int file, is_direct, is_awaited;
+    Py_buffer data;
+    long long position;
+    if (!PyArg_ParseTuple(arguments, "iy*Lpp:begin", &file, &data, &position, &is_direct, &is_awaited))
+        return NULL;
+    if (self->data.obj != NULL || self->state == CLOSING) {
+        PyBuffer_Release(&data);
         PyErr_SetString(PyExc_RuntimeError, "a write has begun and not ended, or the writer is closed");
         return NULL;
     }
+    self->data = data;
+    self->file = file;
+    self->position = (off_t)position;
+    if (is_direct && self->uses_kernel)
+        self->uses_kernel = self->is_kernels = begin_in_kernel(self, is_awaited);
+    self->is_awaited = self->is_kernels && is_awaited;
+    if (self->is_kernels) {
+        if (!is_awaited)
+            probe(self);
+        Py_RETURN_NONE;
+    }
+    int error = begin_in_thread(self);
+    if (error) {
+        PyBuffer_Release(&self->data);
+        errno = error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     Py_RETURN_NONE;
+}
+
+/* Waits for the end of the write. Returns 0, or the error number. */
+static int wait(SyncedWriter *self) {
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = self->is_kernels ? end_in_kernel(self) : end_in_thread(self);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&self->data);
+    self->is_kernels = 0;
+    return error;
 }
 
 /* end() -> error number, or 0 if the bytes are durable: waits for the end of the write. Raises RuntimeError if none has
    begun. */
 static PyObject *end(SyncedWriter *self, PyObject *unused) {
-    enum state found;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&self->mutex);
-    while (self->state == REQUESTED)
-        pthread_cond_wait(&self->changed, &self->mutex);
-    found = self->state;
-    if (found == DONE)
-        self->state = IDLE;
-    pthread_mutex_unlock(&self->mutex);
-    Py_END_ALLOW_THREADS
-    if (found != DONE) {
+    if (self->data.obj == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "no write has begun");
         return NULL;
     }
+    int is_announced = !self->is_awaited;
+    int error = wait(self);
+    /* The kernel makes the descriptor readable a moment after the write has ended. */
+    struct pollfd end = {self->done, POLLIN, 0};
     uint64_t count;
-    (void)!read(self->done, &count, sizeof count);
-    Py_CLEAR(self->data);
-    return PyLong_FromLong(self->error);
+    while (is_announced && read(self->done, &count, sizeof count) < 0 && (errno == EAGAIN || errno == EINTR))
+        poll(&end, 1, -1);
+    return PyLong_FromLong(error);
 }
 
-/* close(): ends the thread, after what it is writing. Nothing can begin afterwards. */
+/* close(): ends the thread, after what is being written. Nothing can begin afterwards. */
 static PyObject *close_writer(SyncedWriter *self, PyObject *unused) {
+    if (self->data.obj != NULL)
+        wait(self);
+    if (self->context != 0)
+        syscall(SYS_io_destroy, self->context);
+    self->context = 0;
+    pthread_mutex_lock(&self->mutex);
+    self->state = CLOSING;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
     if (self->has_thread) {
         Py_BEGIN_ALLOW_THREADS
-        pthread_mutex_lock(&self->mutex);
-        while (self->state == REQUESTED)
-            pthread_cond_wait(&self->changed, &self->mutex);
-        self->state = CLOSING;
-        pthread_cond_broadcast(&self->changed);
-        pthread_mutex_unlock(&self->mutex);
         pthread_join(self->thread, NULL);
         Py_END_ALLOW_THREADS
         self->has_thread = 0;
     }
-    self->state = CLOSING;
-    Py_CLEAR(self->data);
     Py_RETURN_NONE;
 }
 
@@ -161,6 +262,7 @@ static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
     if (self == NULL)
         return NULL;
     self->done = done;
+    self->uses_kernel = 1;
     pthread_mutex_init(&self->mutex, NULL);
     pthread_cond_init(&self->changed, NULL);
     return (PyObject *)self;
@@ -180,6 +282,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMemberDef members[] = {
+    {"uses_kernel", T_BOOL, offsetof(SyncedWriter, uses_kernel), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyTypeObject SyncedWriterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "SyncedWriter",
@@ -188,6 +295,7 @@ static PyTypeObject SyncedWriterType = {
     .tp_new = new,
     .tp_dealloc = (destructor)deallocate,
     .tp_methods = methods,
+    .tp_members = members,
 };
 
 static struct PyModuleDef definition = {

@@ -123,19 +123,31 @@ class JournaledCommits:
         return True
 
     def begin_write(
-        self, records: Sequence[Record], index: BlockIndex, writer: SyncedWriter
+        self,
+        records: Sequence[Record],
+        index: BlockIndex,
+        writer: SyncedWriter,
+        *,
+        is_awaited: bool,
     ) -> bool:
         """Begins to write a commit to the journal. Returns False if that is not possible, or if there is more to do, which may
-        take long: the journal has to be opened or extended, or commits have to move to the tables."""
-        if self._is_stale or not self.journal.is_open or self._must_move(0):
+        take long: the journal has to be opened or extended, or commits have to move to the tables. `is_awaited` says that
+        `end_write` follows as soon as it can."""
+        if self._is_stale or self._move_is_due:
             return False
         content = self._content(records, index)
-        if content is None or self._must_move(len(content)) or not self.journal.fits(len(content)):
+        if content is None:
             return False
-        self._add(records, index)
         try:
-            self.journal.begin_append(content, writer)
+            if not self.journal.begin_append(content, writer, is_awaited=is_awaited):
+                return False
         except BaseException:
+            self._append_failed()
+            raise
+        try:
+            self._add(records, index)  # while the disk writes
+        except BaseException:
+            writer.end()
             self._append_failed()
             raise
         return True
@@ -157,8 +169,8 @@ class JournaledCommits:
         return encode_records(records)
 
     def _add(self, records: Sequence[Record], index: BlockIndex) -> None:
-        """The next entry has these records. Called before it is durable, because that is quicker: a process that has waited
-        for the disk runs with cold caches. Nobody knows its messages yet."""
+        """The next entry has these records. Called before it is durable, because a process that has waited for the disk
+        runs with cold caches. Nobody knows its messages yet."""
         self._pending.freed_bytes += self._freed_bytes(records, index)
         self._pending.add(self.journal.last_number + 1, records)
 
@@ -204,6 +216,11 @@ class JournaledCommits:
         """Returns whether commits have to move to the tables before an entry of this size is written."""
         if self.journal.is_full_with(size_bytes):
             return self.journal.old_last_number > self._moved_number
+        return self._move_is_due
+
+    @property
+    def _move_is_due(self) -> bool:
+        """Whether there are old commits to move, although there is room for others."""
         due_number = self._last_due_number()
         return due_number > self._moved_number and self._pending.has_any(due_number)
 

@@ -140,9 +140,7 @@ class SqliteStore:
                 self._blocks.index(self._source(self._reader))
             self._space.reserve()
             with self._explained:
-                self.background_commits = SqliteBackgroundCommits(
-                    self._begin_commit, self._end_commit
-                )
+                self.background_commits = SqliteBackgroundCommits(self, self._journaled.journal)
         except StorageError as error:
             self.close()
             raise StoreUnusable(str(error)) from error
@@ -273,18 +271,21 @@ class SqliteStore:
             except BaseException as error:
                 self._undo(writer, error)
                 raise
-        self._examine_sometimes(writer)
+        if self.examination_is_due:
+            self.examine()
 
-    def _begin_commit(self, records: Sequence[Record], synced_writer: SyncedWriter) -> bool:
-        """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do. The
-        event loop must not wait for an examination of the disk, so a commit of the thread has to make it."""
+    def begin_commit(
+        self, records: Sequence[Record], synced_writer: SyncedWriter, *, is_awaited: bool
+    ) -> bool:
+        """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do before
+        it is written."""
         index = self._blocks.known_index
-        if index is None or not records or self._examination_is_due:
+        if index is None or not records or not self._space.is_plenty:
             return False
         with self._explained:
-            return self._journaled.begin_write(records, index, synced_writer)
+            return self._journaled.begin_write(records, index, synced_writer, is_awaited=is_awaited)
 
-    def _end_commit(self, records: Sequence[Record], error_number: int) -> bool:
+    def end_commit(self, records: Sequence[Record], error_number: int) -> bool:
         """Ends a commit to the journal. Returns False if `commit` has to try it once more."""
         writer = self._open_connection(self._writer)
         try:
@@ -323,22 +324,22 @@ class SqliteStore:
         _, moved_number = writer.execute(self._statements.one("journal")).fetchone()
         return int(moved_number)
 
-    def _examine_sometimes(self, writer: sqlite3.Connection) -> None:
-        """Examines the files and the disk, if that is due."""
-        if self._examination_is_due:
-            now_s = time.monotonic()
-            if now_s >= self._move_from_s:
-                self._move_from_s = now_s + MOVE_INTERVAL_S
-                self._journaled.note_time()
-            self._check_files()
-            # The commit is durable. No error from here on may be reported as a failed commit.
-            with suppress(OSError, sqlite3.Error):
-                self._measure_space(writer)
-            self._examine_from_s = now_s + EXAMINE_INTERVAL_S
-            self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
+    def examine(self) -> None:
+        """Examines the files and the disk, before the answers to a commit leave. Raises `StoreUnusable`."""
+        writer = self._open_connection(self._writer)
+        now_s = time.monotonic()
+        if now_s >= self._move_from_s:
+            self._move_from_s = now_s + MOVE_INTERVAL_S
+            self._journaled.note_time()
+        self._check_files()
+        # The commit is durable. No error from here on may be reported as a failed commit.
+        with suppress(OSError, sqlite3.Error):
+            self._measure_space(writer)
+        self._examine_from_s = now_s + EXAMINE_INTERVAL_S
+        self._examine_from_frames = self._log.uncopied_frames + EXAMINE_FRAMES
 
     @property
-    def _examination_is_due(self) -> bool:
+    def examination_is_due(self) -> bool:
         """Whether the last examination was long ago, much was written since then, or space is scarce."""
         return (
             time.monotonic() >= self._examine_from_s

@@ -105,7 +105,7 @@ def ignore_failures() -> None:
 def _replace_commit(replacement: Callable[[Commit, Sequence[Record]], None]) -> None:
     """Calls a function in place of the commit of each store, with the true commit. Nothing is committed in the
     background."""
-    setattr(SqliteBackgroundCommits, "begin", lambda _, __: False)  # noqa: B010 -- as below
+    setattr(SqliteBackgroundCommits, "begin", lambda *_, **__: False)  # noqa: B010 -- as below
     for kind in (SqliteStore, PostgresStore):
 
         def commit(self: Any, records: Sequence[Record], true_commit: Any = kind.commit) -> None:
@@ -122,7 +122,7 @@ def write_without_syncing() -> None:
     ]
     setattr(store, "_PRAGMAS", tuple(pragmas))  # noqa: B010 -- its type is that of a fixed length
     setattr(CommitJournal, "_write_synced", _write_to_journal)  # noqa: B010 -- the type of a method differs
-    setattr(SqliteBackgroundCommits, "begin", lambda _, __: False)  # noqa: B010 -- the same
+    setattr(SqliteBackgroundCommits, "begin", lambda *_, **__: False)  # noqa: B010 -- the same
 
 
 def _write_to_journal(self: CommitJournal, data: bytes, position: int) -> None:

@@ -12,6 +12,7 @@ from unittest import mock
 from broker.app.network.amqp_transport import AmqpTransport
 from broker.app.runtime import uncommitted_turns
 from broker.app.runtime.committer import Committer
+from broker.app.runtime.connection_output import ConnectionOutput
 from broker.core.contract.commands import Detach, Send
 from broker.core.contract.records import MessageIdsSeen, MessagesDeleted, MessagesStored
 from broker.core.contract.turn import Turn
@@ -48,6 +49,13 @@ def answer_early() -> Iterator[None]:
 def deliver_early() -> Iterator[None]:
     """Deliveries do not wait until their messages are stored."""
     with mock.patch.object(uncommitted_turns, "_is_durable", return_value=True):
+        yield
+
+
+@contextmanager
+def write_prepared_early() -> Iterator[None]:
+    """Answers that are prepared while the store writes leave at once."""
+    with mock.patch.object(ConnectionOutput, "prepare", ConnectionOutput.flush):
         yield
 
 
@@ -135,6 +143,7 @@ def end_connections() -> Iterator[None]:
 INJECTED_BUGS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "answer-early": answer_early,
     "deliver-early": deliver_early,
+    "write-prepared-early": write_prepared_early,
     "keep-locks": keep_locks,
     "drop-records": drop_records,
     "reorder-sends": reorder_sends,

@@ -40,6 +40,9 @@ class SimulatedBackground(Socket):
         self._records: Sequence[Record] | None = None
         """What was begun and is not written."""
         self._error: Exception | None = None
+        self.needs_thread = chance.random() < 0.5
+        """If not, answers are prepared while a commit is written."""
+        self.examination_is_due = False
         loop.sockets[DESCRIPTOR] = self
 
     @property
@@ -49,11 +52,13 @@ class SimulatedBackground(Socket):
     def fileno(self) -> int:
         return DESCRIPTOR
 
-    def begin(self, records: Sequence[Record]) -> bool:
+    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
         """A kill before the write drops it. A kill after the write leaves it stored and unanswered."""
         if self._chance.random() > BACKGROUND_SHARE:
             return False
         self._records, self._error = records, None
+        if is_awaited:
+            return True  # `end` is called before anything else happens
         self._loop.run_in_executor(self, self._write).add_done_callback(self._readable)
         return True
 
@@ -62,6 +67,9 @@ class SimulatedBackground(Socket):
         if self._error is not None:
             raise self._error
         return True
+
+    def examine(self) -> None:
+        raise AssertionError("nothing is due")
 
     def _write(self) -> None:
         records, self._records = self._records, None

@@ -80,13 +80,18 @@ static int strikes_extension(int fd, off_t end) {
     static result (*real)(__VA_ARGS__); \
     if (real == NULL) real = (result (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name)
 
+/* Files that bypass the page cache are written in whole blocks. */
+static size_t half(int fd, size_t size) {
+    return fcntl(fd, F_GETFL) & O_DIRECT ? size / 2 & ~(size_t)4095 : size / 2;
+}
+
 #define PWRITE(function) \
 ssize_t function(int fd, const void *data, size_t size, off_t offset) { \
     REAL(ssize_t, #function, int, const void *, size_t, off_t); \
     if (strikes_extension(fd, offset + (off_t)size)) return -1; \
     if (strikes(WRITE, fd)) { \
         if (control->error) return -1; \
-        size = size / 2; \
+        size = half(fd, size); \
         if (size == 0) { errno = ENOSPC; return -1; } \
     } \
     return real(fd, data, size, offset); \

@@ -125,6 +125,8 @@ class AmqpTransport(asyncio.Protocol):
         """The client reads more slowly than the broker writes."""
         self._timer: asyncio.TimerHandle | None = None
         self._authorization_timer: asyncio.TimerHandle | None = None
+        self._prepared = b""
+        """Output that waits for `flush`."""
         self.connection: Connection | None = None
         self.tap: WireTap | None = None
         """None while nobody looks at the frames of this connection."""
@@ -257,12 +259,23 @@ class AmqpTransport(asyncio.Protocol):
 
     # --- called by the server ------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Builds the frames that are to be written."""
+        connection, stream = self.connection, self._stream
+        if connection is not None and stream is not None and not stream.is_closing():
+            self._prepared += connection.take_output()
+
     def flush(self) -> None:
         """Writes the output of the connection, and closes the socket after the last output."""
+        self.prepare()
+        self.write_prepared()
+
+    def write_prepared(self) -> None:
+        """Writes these frames, and closes the socket after the last output."""
         connection, stream = self.connection, self._stream
         if connection is None or stream is None or stream.is_closing():
             return
-        output = connection.take_output()
+        output, self._prepared = self._prepared, b""
         if output:
             if self.tap is not None:
                 self.tap.sent(output)

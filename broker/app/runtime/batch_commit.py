@@ -1,6 +1,7 @@
 """Commits one batch in one of three ways, and measures how long that takes.
 
-- On the event loop: small batches, while the disk is quick (`inline_commit_policy.py`).
+- On the event loop: small batches, while the disk is quick (`inline_commit_policy.py`). The event loop waits for the disk.
+  If the store can write without it, it prepares the answers first.
 - In the background: the event loop begins the commit and goes on, and a thread of the store writes it, which needs no
   interpreter lock. For larger batches and slow disks.
 - In the commit thread: what the store cannot begin in the background, because there is more to do than to write.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.contract.turn import Turn
-    from storage.contract import Store
+    from storage.contract import BackgroundCommits, Store
 
 
 class CommitWay(Enum):
@@ -36,6 +37,16 @@ class CommitObserver(Protocol):
     """Called after each commit."""
 
     def __call__(self, seconds: float, records: int, way: CommitWay) -> None: ...
+
+
+class Preparation(Protocol):
+    """Prepares the answers to a batch while the disk writes it."""
+
+    def prepare(self, turn: Turn) -> None:
+        """Prepares the effects that can be prepared, and removes them from the turn. Nothing leaves."""
+
+    def drop_prepared(self) -> None:
+        """The commit has failed: what was prepared never leaves."""
 
 
 class BatchCommit:
@@ -72,13 +83,41 @@ class BatchCommit:
         """Returns whether the event loop should commit a batch itself."""
         return self.takes_no_time(batch) or self.is_quick(batch)
 
-    def commit_inline(self, batch: Turn) -> float:
-        """Commits on the event loop, which does nothing else meanwhile. Returns how many seconds that took."""
+    def commit_inline(self, batch: Turn, preparation: Preparation | None = None) -> float:
+        """Commits on the event loop. If the store can write without it, the answers are prepared meanwhile. Returns how
+        many seconds that took."""
         if not batch.records:
             return 0.0
         began_s = self._stopwatch_s()
-        self._store.commit(batch.records)
+        background = self._store.background_commits
+        if (
+            preparation is None
+            or background is None
+            or background.needs_thread
+            or not background.begin(batch.records, is_awaited=True)
+        ):
+            self._store.commit(batch.records)
+        else:
+            self._end_prepared(batch, background, preparation)
         return self._stopwatch_s() - began_s
+
+    def _end_prepared(
+        self, batch: Turn, background: BackgroundCommits, preparation: Preparation
+    ) -> None:
+        """Prepares the answers and examines the disk, if that is due, and ends the commit. If something fails, nothing of
+        the answers leaves: what is written to deleted files is lost."""
+        try:
+            try:
+                preparation.prepare(batch)
+                if background.examination_is_due:
+                    background.examine()
+            finally:
+                is_durable = background.end()
+            if not is_durable:
+                self._store.commit(batch.records)
+        except BaseException:
+            preparation.drop_prepared()
+            raise
 
     def note_inline(self, batch: Turn, seconds: float) -> None:
         """Measures an inline commit. Called after the answers have left."""
@@ -93,6 +132,8 @@ class BatchCommit:
         background = self._store.background_commits
         if background is None:
             return False
+        if background.examination_is_due:
+            return False  # the event loop should not wait for that, so the thread does both
         if self._watching is None:
             loop = asyncio.get_running_loop()
             loop.add_reader(background.descriptor, self._ended)

@@ -28,7 +28,7 @@ from storage.contract import OwnershipLost, StorageError, StorageFull, StoreUnav
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from broker.app.runtime.batch_commit import CommitObserver
+    from broker.app.runtime.batch_commit import CommitObserver, Preparation
     from broker.app.runtime.ownership_lease import OwnershipLease
     from broker.core.contract.effects import Effect
     from storage.contract import Store
@@ -63,7 +63,9 @@ class Committer:
         observe: CommitObserver,
         stopwatch_s: Callable[[], float],
         ownership: OwnershipLease | None = None,
+        preparation: Preparation | None = None,
     ) -> None:
+        self._preparation = preparation
         self._ownership = ownership
         """None if no other process can own the store."""
         self._release = release
@@ -236,7 +238,7 @@ class Committer:
         try:
             if turn.records:
                 self._postponed.note_commit()
-            seconds = self._commit.commit_inline(turn)
+            seconds = self._commit.commit_inline(turn, self._preparation)
             self._release(turn)
             self._commit.note_inline(turn, seconds)  # no answer waits for it
         except Exception as error:  # noqa: BLE001 -- the owner gets every failure

@@ -119,6 +119,7 @@ class DurableCore:
             observer.committed,
             clock.stopwatch_s,
             self._standby.ownership,
+            self.turns,
         )
         self.turns.attach(self._committer)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from broker.app.runtime.awaited_request import AwaitedRequest, refuse
 from broker.app.runtime.clock import timer_delay_s
+from broker.app.runtime.connection_output import ConnectionOutput
 from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.held_commands import HeldNamespaces
 from broker.app.runtime.rule_compiler import HAVE_RULES
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.committer import Committer
+    from broker.app.runtime.connection_output import OutputConnection
     from broker.app.runtime.core_observer import HttpPeer
     from broker.app.runtime.rule_compiler import RuleCompiler
     from broker.core.contract.commands import Command
@@ -61,15 +63,6 @@ RELEASE_POLL_S = 0.01
 
 COMMIT_POLL_S = 0.002
 """How soon to check again if something is due during a commit."""
-
-
-class Flushable(Protocol):
-    """A connection with something to write."""
-
-    def flush(self) -> None: ...
-
-    def abort(self) -> None:
-        """Closes the connection without sending anything more."""
 
 
 class TurnLoop:
@@ -107,8 +100,7 @@ class TurnLoop:
         """Somebody waits for a command in the inbox, so it runs in the next pass of the event loop."""
         self._unawaited_timer: asyncio.TimerHandle | None = None
         """Ends the wait of commands that nobody waits for."""
-        self._touched: dict[Flushable, None] = {}
-        """A dict keeps the order, so that a simulation can repeat a run."""
+        self._output = ConnectionOutput()
         self._loop = asyncio.get_running_loop()
         self._effects = EffectRelease(self._stopwatch_s, read_payloads, peer_failed)
         self._all_released = asyncio.Event()
@@ -177,14 +169,14 @@ class TurnLoop:
 
         return self._rule_compiler is not None and self._rule_compiler.start(command, run)
 
-    def touch(self, connection: Flushable) -> None:
+    def touch(self, connection: OutputConnection) -> None:
         """Flushes this connection at the end of the next turn."""
-        self._touched[connection] = None
+        self._output.touch(connection)
         self._schedule()
 
-    def forget(self, connection: Flushable) -> None:
+    def forget(self, connection: OutputConnection) -> None:
         """Removes a closed connection."""
-        self._touched.pop(connection, None)
+        self._output.forget(connection)
 
     def payloads_loaded(self, payloads: Mapping[int, tuple[bytes, bytes]]) -> None:
         """Passes bodies from the store to the namespaces that wait for some. A namespace ignores those it did
@@ -232,17 +224,37 @@ class TurnLoop:
     def release(self, effects: list[Effect]) -> None:
         """Gives durable effects to their peers, in the order of each connection, and flushes each connection
         once. If there are many effects, some follow in the next passes of the event loop."""
-        is_scheduled, self._scheduled = self._scheduled, True  # see below
+        self._send_to_peers(effects)
+        if not self._effects.is_done and self._all_released.is_set():
+            self._all_released.clear()
+            self._loop.call_soon(self._release_more)
+        self._output.flush()  # what the effects have touched, so that it needs no pass of its own
+        if self._must_run or self._unfinished:
+            self._schedule()  # effects may submit commands, and the store has capacity again
+
+    def prepare(self, turn: Turn) -> None:
+        """Gives the effects of a turn to its AMQP clients while the turn is being committed. Their frames are built, and
+        written by the next `release`. Does nothing if one of the effects is for somebody else, who would act on it."""
+        if not self._effects.is_done:
+            return
+        for effect in turn.effects:
+            if not hasattr(getattr(effect, "to", None), "connection"):
+                return
+        effects, turn.effects = turn.effects, []
+        self._send_to_peers(effects)
+        self._output.prepare()
+
+    def drop_prepared(self) -> None:
+        """A turn could not be committed. Ends the connections whose output may say that it was."""
+        self._effects.drop()
+        self._output.abort()
+
+    def _send_to_peers(self, effects: list[Effect]) -> None:
+        is_scheduled, self._scheduled = self._scheduled, True  # the caller writes the output
         try:
             self._effects.release(effects)
         finally:
             self._scheduled = is_scheduled
-        if not self._effects.is_done and self._all_released.is_set():
-            self._all_released.clear()
-            self._loop.call_soon(self._release_more)
-        self._flush()  # what the effects have touched, so that it needs no pass of its own
-        if self._must_run or self._unfinished:
-            self._schedule()  # effects may submit commands, and the store has capacity again
 
     @property
     def is_behind(self) -> bool:
@@ -262,7 +274,7 @@ class TurnLoop:
             self._all_released.set()
         else:
             self._loop.call_soon(self._release_more)
-        self._flush()
+        self._output.flush()
 
     def suspend(self) -> None:
         """Runs no more commands. Turns that have run may still be committed."""
@@ -333,8 +345,7 @@ class TurnLoop:
                 self._unfinished and self._may_continue_unfinished and not self._store_is_loaded
             ):
                 self._schedule()
-        if self._touched:
-            self._flush()
+        self._output.flush()
 
     def _turn(self, active: dict[Namespace, None], began_s: float) -> Turn:
         """Runs commands. Adds the namespaces in which some ran."""
@@ -458,16 +469,6 @@ class TurnLoop:
                 self._unfinished[peer] = waiting  # after the other peers
             if self._stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
                 return
-
-    def _flush(self) -> None:
-        while self._touched:
-            connection, _ = self._touched.popitem()
-            try:
-                connection.flush()
-            except Exception:
-                # A bug of the broker on one connection ends that connection, and no other.
-                log.exception("flush.failed")
-                connection.abort()
 
     def _set_timer(self, active: Iterable[Namespace]) -> None:
         """Sets one timer to the earliest deadline of all namespaces. Only those in which commands ran can have an

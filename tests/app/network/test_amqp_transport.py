@@ -245,6 +245,9 @@ class TcpStream(Watched):
         self.needs_flush = True
         self.touches = 0
 
+    def take_output(self) -> bytes:
+        return b""
+
     def get_extra_info(self, name: str) -> object:
         return self._extra.get(name)
 
@@ -272,6 +275,24 @@ class Answering(TcpStream):
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
+
+
+async def test_prepared_answers_are_written_when_they_may_leave():
+    """Together with what has come since, or alone."""
+    accepted, client = socket.socketpair()
+    client.setblocking(False)
+    with accepted, client:
+        stream = Answering(accepted)
+        one = transport(stream)
+        one.connection_made(cast("asyncio.BaseTransport", stream))
+        one.prepare()
+        with pytest.raises(BlockingIOError):
+            client.recv(100)
+        one.write_prepared()
+        assert b"answer" == client.recv(100)
+        one.prepare()
+        one.flush()
+        assert b"answeranswer" == client.recv(100)
 
 
 async def test_answers_are_written_at_once():

@@ -436,8 +436,11 @@ class WatchedBackground:
         """What was begun is not written, and the thread has to write it."""
         self._running: threading.Thread | None = None
         self.error: Exception | None = None
+        self.needs_thread = True
+        self.examination_is_due = False
 
-    def begin(self, records: Sequence[Record]) -> bool:
+    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
+        del is_awaited
         if self.refuses:
             return False
         self._running = threading.Thread(target=self._run, args=(records,))
@@ -459,6 +462,10 @@ class WatchedBackground:
             raise self.error
         return not self.is_tried_again
 
+    def examine(self) -> None:
+        self._store.ways.append("examination")
+        self.examination_is_due = False
+
     def close(self) -> None:
         os.close(self.descriptor)
 
@@ -467,6 +474,10 @@ class WatchedLoad:
     """Submits numbered turns, and notes the order in which they are committed and released."""
 
     def __init__(self) -> None:
+        self.prepared: list[object] = []
+        """Numbers of turns that are prepared and not released."""
+        self.dropped: list[object] = []
+        self.preparation_fails = False
         self.store = WatchedStore()
         self.released: list[object] = []
         self.failures: list[Exception] = []
@@ -480,7 +491,19 @@ class WatchedLoad:
             self.failures.append,
             self._observe,
             lambda: self.store.now_s,
+            preparation=self,
         )
+
+    def prepare(self, turn: Turn) -> None:
+        """As `Preparation` does."""
+        self.prepared += [effect.request for effect in turn.effects if isinstance(effect, Reply)]
+        turn.effects = []
+        if self.preparation_fails:
+            raise MemoryError
+
+    def drop_prepared(self) -> None:
+        self.dropped += self.prepared
+        self.prepared.clear()
 
     def submit(self, number: int, *effects: Effect, size: int = 1) -> None:
         turn = _turn(MessagesDeleted([number] * size, []))
@@ -489,6 +512,8 @@ class WatchedLoad:
 
     def _release(self, turn: Turn) -> None:
         numbers = [effect.request for effect in turn.effects if isinstance(effect, Reply)]
+        numbers += self.prepared
+        self.prepared.clear()
         assert set(numbers) <= set(self.store.committed), "an effect leaves before its commit"
         self.released += numbers
 
@@ -616,6 +641,86 @@ async def test_a_commit_in_the_background_that_fails_is_reported(
     assert [3] == watched.released
 
 
+async def test_answers_are_prepared_while_the_disk_writes(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """They are released when the commit has ended."""
+    background.needs_thread = False
+    watched.store.may_end.clear()
+    seen: list[object] = []
+
+    def look_and_end() -> None:
+        seen.extend(watched.prepared)
+        watched.store.may_end.set()
+
+    threading.Timer(0.05, look_and_end).start()
+    watched.submit(1)
+    assert ([1], [1], ["background"]) == (seen, watched.released, watched.store.ways)
+    assert (True, [CommitWay.INLINE]) == (watched.committer.idle, watched.ways)
+
+
+async def test_prepared_answers_to_a_commit_that_fails_are_dropped(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """The disk fails, or memory does. The commit has ended in both cases, so that the next one can begin."""
+    background.needs_thread = False
+    background.error = StorageError("the disk is gone")
+    watched.submit(1)
+    watched.committer.restart()
+    background.error = None
+    watched.preparation_fails = True
+    watched.submit(2)
+    watched.committer.restart()
+    watched.preparation_fails = False
+    watched.submit(3)
+    assert ([1, 2], [3]) == (watched.dropped, watched.released)
+    assert [StorageError, MemoryError] == list(map(type, watched.failures))
+    watched.failures.clear()
+
+
+async def test_a_prepared_commit_that_is_tried_again_is_released_after_that(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """The disk was full, and a commit to the tables has space."""
+    background.needs_thread = False
+    background.is_tried_again = True
+    watched.submit(1)
+    assert (["inline"], [1]) == (watched.store.ways, watched.released)
+
+
+async def test_the_disk_is_examined_while_a_small_commit_is_written(
+    watched: WatchedLoad, background: WatchedBackground
+):
+    """A larger commit is written by the thread then, which examines the disk, too."""
+    background.needs_thread = False
+    background.examination_is_due = True
+    watched.store.may_end.clear()
+    threading.Timer(0.05, watched.store.may_end.set).start()
+    watched.submit(1)
+    assert (["examination", "background"], [1]) == (watched.store.ways, watched.released)
+    background.examination_is_due = True
+    watched.submit(2, size=SMALL_WEIGHT + 1)
+    await watched.committer.settle()
+    assert ["examination", "background", "thread"] == watched.store.ways
+
+
+async def test_a_failed_examination_is_a_failure_of_the_store(
+    watched: WatchedLoad, background: WatchedBackground, monkeypatch: pytest.MonkeyPatch
+):
+    """The files were deleted, and the commit was written to them: it is not kept, and not answered."""
+    background.needs_thread = False
+    background.examination_is_due = True
+    gone = StorageError("the files are gone")
+
+    def fail() -> None:
+        raise gone
+
+    monkeypatch.setattr(background, "examine", fail)
+    watched.submit(1)
+    assert ([], [1], [gone]) == (watched.released, watched.dropped, watched.failures)
+    watched.failures.clear()
+
+
 async def test_settling_ends_if_a_commit_cannot_be_begun(
     watched: WatchedLoad, background: WatchedBackground, monkeypatch: pytest.MonkeyPatch
 ):
@@ -636,10 +741,12 @@ async def test_settling_ends_if_a_commit_cannot_be_begun(
     watched.failures.clear()
 
 
+@pytest.mark.parametrize("needs_thread", [False, True])
 async def test_background_commits_keep_their_order_in_any_mixture(
-    watched: WatchedLoad, background: WatchedBackground
+    watched: WatchedLoad, background: WatchedBackground, *, needs_thread: bool
 ):
     """With all three ways to commit, and turns at every moment of the commits before them."""
+    background.needs_thread = needs_thread
     for number in range(300):
         background.refuses = number % 11 < 3
         watched.submit(number, size=SMALL_WEIGHT + 1 if number % 5 == 0 else 1)

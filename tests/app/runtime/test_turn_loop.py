@@ -11,12 +11,13 @@ from broker.app.runtime import turn_loop
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.turn_loop import GATHERED_MAX, PART_INTERVAL_S, TURN_S, TurnLoop
 from broker.core.contract.commands import Credit, Detach, Send, Settle, Tick
+from broker.core.contract.effects import Reply
 from broker.core.contract.message import Message
 from broker.core.contract.settlement_values import COMPLETE
+from broker.core.contract.turn import Turn
 
 if TYPE_CHECKING:
     from broker.core.contract.commands import Command
-    from broker.core.contract.turn import Turn
 
 
 class DueNamespace:
@@ -76,6 +77,70 @@ def _loop(namespace: DueNamespace, committer: BusyCommitter) -> TurnLoop:
     turns.attach(committer)  # type: ignore[arg-type]
     turns.tick()
     return turns
+
+
+class Asker:
+    """The peer of a request that is no AMQP client."""
+
+    def __init__(self) -> None:
+        self.received: list[object] = []
+
+    def receive(self, effect: object) -> None:
+        self.received.append(effect)
+
+
+class Link(Asker):
+    """A link of an AMQP client, whose connection has output when it gets an effect."""
+
+    def __init__(self, turns: TurnLoop) -> None:
+        super().__init__()
+        self.connection = self
+        self.calls: list[str] = []
+        self._turns = turns
+
+    def receive(self, effect: object) -> None:
+        super().receive(effect)
+        self._turns.touch(self)
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def write_prepared(self) -> None:
+        self.calls.append("write")
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_the_answers_to_links_are_prepared_and_leave_when_they_are_released(
+    *, is_stored: bool
+):
+    """If the turn cannot be stored, their connections end."""
+    turns = _loop(DueNamespace(1), BusyCommitter())
+    link, turn = Link(turns), Turn()
+    turn.effects.append(Reply(link, "request"))
+    turns.prepare(turn)
+    assert (1, ["prepare"], []) == (len(link.received), link.calls, turn.effects)
+    if is_stored:
+        turns.release(turn.effects)
+    else:
+        turns.drop_prepared()
+    assert ["prepare", "write" if is_stored else "abort"] == link.calls
+
+
+async def test_nothing_is_prepared_if_somebody_would_act_on_it():
+    """An HTTP request is answered as soon as it gets its effect."""
+    turns = _loop(DueNamespace(1), BusyCommitter())
+    asker, link, turn = Asker(), Link(turns), Turn()
+    turn.effects += (Reply(link, "first"), Reply(asker, "second"))
+    turns.prepare(turn)
+    assert ([], [], 2) == (asker.received, link.received, len(turn.effects))
+    turns.release(turn.effects)
+    assert (1, ["flush"]) == (len(asker.received), link.calls)
 
 
 async def test_deadlines_are_acted_on_while_the_store_is_never_idle():
@@ -365,6 +430,10 @@ class AnsweredPeer:
 
     def flush(self) -> None:
         self.flushed += 1
+
+    def prepare(self) -> None: ...
+
+    def write_prepared(self) -> None: ...
 
     def abort(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The thread that writes and syncs."""
+"""Writes in the background: of the kernel, or of the thread."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def written(tmp_path: Path) -> Iterator[Written]:
 def test_bytes_are_written_at_their_position(written: Written):
     """One write after the other; each is announced once."""
     for number, data in enumerate((b"one", b"three", b"x" * 3_000_000)):
-        written.writer.begin(written.file, data, 10 * number)
+        written.writer.begin(written.file, data, 10 * number, False, False)
         assert written.is_done(TIMEOUT_MS)
         assert 0 == written.writer.end()
         assert not written.is_done(0)
@@ -61,7 +61,7 @@ def test_bytes_are_written_at_their_position(written: Written):
 def test_the_end_waits_for_the_write(written: Written):
     """For a store that is closed meanwhile, for instance."""
     for number in range(200):
-        written.writer.begin(written.file, b"%08d" % number, 8 * number)
+        written.writer.begin(written.file, b"%08d" % number, 8 * number, False, False)
         assert 0 == written.writer.end()
     assert b"".join(b"%08d" % number for number in range(200)) == written.path.read_bytes()
 
@@ -69,10 +69,10 @@ def test_the_end_waits_for_the_write(written: Written):
 def test_an_error_of_the_write_is_returned(written: Written):
     """The next write is tried as if nothing had happened."""
     reading = os.open(written.path, os.O_RDONLY)
-    written.writer.begin(reading, b"data", 0)
+    written.writer.begin(reading, b"data", 0, False, False)
     assert written.is_done(TIMEOUT_MS)
     assert errno.EBADF == written.writer.end()
-    written.writer.begin(written.file, b"data", 0)
+    written.writer.begin(written.file, b"data", 0, False, False)
     assert 0 == written.writer.end()
     os.close(reading)
 
@@ -82,7 +82,7 @@ def test_a_file_that_cannot_be_written_and_synced_with_one_call_gets_two(written
     full = os.open("/dev/full", os.O_WRONLY)
     reading, writing = os.pipe()
     for file, errors in ((full, {errno.ENOSPC}), (writing, {errno.ESPIPE})):
-        written.writer.begin(file, b"data", 0)
+        written.writer.begin(file, b"data", 0, False, False)
         assert written.writer.end() in errors
     for file in (full, reading, writing):
         os.close(file)
@@ -94,7 +94,7 @@ from storage.native.compiled import SyncedWriter
 done = os.eventfd(0)
 file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 writer = SyncedWriter(done)
-writer.begin(file, b"data", 3)
+writer.begin(file, b"data", 3, False, False)
 sys.exit(writer.end())
 """
 
@@ -121,9 +121,9 @@ def test_both_calls_are_made_where_one_is_not_enough(written: Written, refusing:
 
 def test_only_one_write_runs_at_a_time(written: Written):
     """The second would be lost."""
-    written.writer.begin(written.file, b"first", 0)
+    written.writer.begin(written.file, b"first", 0, False, False)
     with pytest.raises(RuntimeError, match="has begun"):
-        written.writer.begin(written.file, b"other", 0)
+        written.writer.begin(written.file, b"other", 0, False, False)
     assert 0 == written.writer.end()
     assert b"first" == written.path.read_bytes()
 
@@ -138,12 +138,12 @@ def test_a_write_that_has_not_begun_does_not_end(written: Written):
 def test_a_closed_writer_has_written_what_had_begun(written: Written, *, begun: bool):
     """Closing waits for it, and takes no more."""
     if begun:
-        written.writer.begin(written.file, b"data", 0)
+        written.writer.begin(written.file, b"data", 0, False, False)
     written.writer.close()
     written.writer.close()
     assert (b"data" if begun else b"") == written.path.read_bytes()
     with pytest.raises(RuntimeError, match="closed"):
-        written.writer.begin(written.file, b"more", 0)
+        written.writer.begin(written.file, b"more", 0, False, False)
     with pytest.raises(RuntimeError, match="no write has begun"):
         written.writer.end()
 
@@ -157,7 +157,7 @@ def test_a_writer_that_is_dropped_ends_its_thread(written: Written):
     before = _threads()
     for _ in range(20):
         writer = SyncedWriter(written.done)
-        writer.begin(written.file, b"data", 0)
+        writer.begin(written.file, b"data", 0, False, False)
         del writer
     assert before >= _threads()
 
@@ -169,7 +169,7 @@ def test_a_busy_interpreter_does_not_delay_a_write(written: Written):
     with written.path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as mapped:
         sys.setswitchinterval(3600.0)
         try:
-            written.writer.begin(written.file, b"data", 0)
+            written.writer.begin(written.file, b"data", 0, False, False)
             is_written = any(mapped[0] for _ in range(LOOKS))
         finally:
             sys.setswitchinterval(interval_s)
@@ -178,8 +178,177 @@ def test_a_busy_interpreter_does_not_delay_a_write(written: Written):
 
 
 def test_arguments_are_checked(written: Written):
-    """Only bytes stay as they are while they are written."""
+    """It takes bytes, and what has their form."""
     with pytest.raises(TypeError):
-        written.writer.begin(written.file, bytearray(b"data"), 0)  # type: ignore[arg-type]
+        written.writer.begin(written.file, "text", 0, False, False)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         SyncedWriter("done")  # type: ignore[arg-type]
+
+
+def test_the_bytes_do_not_go_away_while_they_are_written(written: Written):
+    """Whoever has them can neither free them nor make them longer."""
+    data = bytearray(b"data")
+    written.writer.begin(written.file, data, 0, False, False)
+    with pytest.raises(BufferError):
+        data.clear()
+    written.writer.end()
+    data.clear()
+    assert b"data" == written.path.read_bytes()
+
+
+# --- the kernel --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def direct(tmp_path: Path) -> Iterator[Written]:
+    """A file that bypasses the page cache."""
+    written = Written(tmp_path / "direct")
+    os.close(written.file)
+    written.file = os.open(written.path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+    yield written
+    written.writer.close()
+    os.close(written.file)
+    os.close(written.done)
+
+
+def aligned(content: bytes) -> memoryview:
+    """The content at an address that a direct write needs."""
+    memory = mmap(-1, len(content))
+    memory[:] = content
+    return memoryview(memory)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, is_awaited: bool):
+    """It announces the end, or the caller waits for it. No thread is started. Only what the file has already is written
+    in the background: a file system makes a file longer while it is asked."""
+    before = _threads()
+    contents = [bytes([number]) * 4096 * number for number in range(1, 20)]
+    os.pwrite(direct.file, aligned(bytes(sum(map(len, contents)))), 0)
+    position = 0
+    for content in contents:
+        direct.writer.begin(direct.file, aligned(content), position, True, is_awaited)
+        if not is_awaited:
+            assert direct.is_done(TIMEOUT_MS)
+        assert 0 == direct.writer.end()
+        assert not direct.is_done(0)
+        position += len(content)
+    assert b"".join(contents) == direct.path.read_bytes()
+    assert (True, before) == (direct.writer.uses_kernel, _threads())
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_an_error_of_the_kernel_is_returned(direct: Written, *, is_awaited: bool):
+    """The next write is tried as if nothing had happened."""
+    reading = os.open(direct.path, os.O_RDONLY | os.O_DIRECT)
+    direct.writer.begin(reading, aligned(bytes(4096)), 0, True, is_awaited)
+    assert errno.EBADF == direct.writer.end()
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, is_awaited)
+    assert 0 == direct.writer.end()
+    assert b"x" * 4096 == direct.path.read_bytes()
+    os.close(reading)
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_closed_writer_has_written_what_the_kernel_had_begun(
+    direct: Written, *, is_awaited: bool
+):
+    """Closing waits for it, and syncs it."""
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, is_awaited)
+    direct.writer.close()
+    assert b"x" * 4096 == direct.path.read_bytes()
+    with pytest.raises(RuntimeError, match="closed"):
+        direct.writer.begin(direct.file, aligned(b"y" * 4096), 0, True, is_awaited)
+
+
+KERNEL_PROGRAM = """
+import os, select, sys
+from mmap import mmap
+from storage.native.compiled import SyncedWriter
+done = os.eventfd(0, os.EFD_NONBLOCK)
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_DIRECT)
+writer = SyncedWriter(done)
+memory = mmap(-1, 4096)
+error = 0
+for number in range(8):
+    memory[:4] = b"%04d" % number
+    writer.begin(file, memory, 4096 * number, True, len(sys.argv) > 2)
+    error = writer.end() or error
+print(writer.uses_kernel, error)
+"""
+FAULTY_KERNELS = {
+    "missing": ("errno = ENOSYS; return -1;", ""),
+    "synchronous": ("write_it(requests[0]); return 1;", "return take(events, requested);"),
+    "short": ("return 1;", "return take(events, requested / 2);"),
+    "unsupported": ("return 1;", "return take(events, -EINVAL);"),
+    "failing": ("return 1;", "return take(events, -EIO);"),
+}
+"""What io_submit and io_getevents do."""
+FAULTY_SOURCE = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/aio_abi.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static long requested;
+static void announce(struct iocb *request) {
+    uint64_t one = 1;
+    if (request->aio_flags & IOCB_FLAG_RESFD) (void)!write(request->aio_resfd, &one, 8);
+}
+static void write_it(struct iocb *request) {
+    (void)!pwrite(request->aio_fildes, (void *)request->aio_buf, request->aio_nbytes, request->aio_offset);
+    announce(request);
+}
+static long take(struct io_event *events, long result) { events->res = result; return 1; }
+static long submit(struct iocb **requests) {
+    requested = requests[0]->aio_nbytes;
+    if (!%(writes)d) announce(requests[0]);
+    %(submit)s
+}
+static long getevents(struct io_event *events) { %(getevents)s return 0; }
+long syscall(long number, ...) {
+    va_list rest;
+    va_start(rest, number);
+    va_arg(rest, long);
+    if (number == SYS_io_submit) { va_arg(rest, long); return submit(va_arg(rest, struct iocb **)); }
+    if (number == SYS_io_getevents) {
+        va_arg(rest, long);
+        va_arg(rest, long);
+        return getevents(va_arg(rest, struct io_event *));
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("awaited", [(), ("awaited",)], ids=["announced", "awaited"])
+@pytest.mark.parametrize("fault", FAULTY_KERNELS)
+def test_what_the_kernel_cannot_do_is_done_otherwise(
+    tmp_path: Path, fault: str, awaited: tuple[str, ...]
+):
+    """Everything is written. A kernel without such calls is not asked again, and neither is one that writes while it is
+    asked, unless somebody waits for it anyway. Only an error of the disk is an error."""
+    submit, getevents = FAULTY_KERNELS[fault]
+    writes = fault in {"missing", "synchronous"}
+    source = FAULTY_SOURCE % {"submit": submit, "getevents": getevents, "writes": writes}
+    library, path = tmp_path / "kernel.so", tmp_path / "file"
+    command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    subprocess.run(command, input=source, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KERNEL_PROGRAM, str(path), *awaited],
+        env=os.environ | {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    uses_kernel = fault not in {"missing"} | ({"synchronous"} if not awaited else set())
+    if fault in {"short", "unsupported", "failing"} and not awaited:
+        uses_kernel = False  # it has announced the end before the caller went on
+    assert f"{uses_kernel} {errno.EIO if fault == 'failing' else 0}\n" == done.stdout
+    if fault != "failing":
+        written = path.read_bytes()
+        assert [b"%04d" % number for number in range(8)] == [
+            written[at : at + 4] for at in range(0, len(written), 4096)
+        ]

@@ -37,14 +37,14 @@ from tests.support.background_store import BackgroundStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEGMENT_BYTES = 64 << 10
+SEGMENT_BYTES = 256 << 10
 """In place of megabytes."""
 
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch):
     monkeypatch.setattr(commit_journal, "SEGMENT_BYTES", SEGMENT_BYTES)
-    monkeypatch.setattr(commit_journal, "_EXTENSION_BYTES", 4 << 10)
+    monkeypatch.setattr(commit_journal, "_EXTENSION_BYTES", 16 << 10)
     monkeypatch.setattr(journaled_commits, "PART_BYTES", 4 << 10)
     monkeypatch.setattr(journaled_commits, "FREED_MAX_BYTES", 64 << 10)
 
@@ -140,7 +140,7 @@ def test_a_small_commit_is_one_system_call(store, monkeypatch):
 
     monkeypatch.setattr(os, "pwrite", counted("write", os.pwrite))
     monkeypatch.setattr(os, "pwritev", counted("synced write", os.pwritev))
-    monkeypatch.setattr(commit_journal, "sync_data", counted("sync", commit_journal.sync_data))
+    monkeypatch.setattr(os, "fdatasync", counted("sync", os.fdatasync))
     assert 0 == transactions_of(store, [sent(2, size=10)])
     assert 0 == transactions_of(store, [completed(1)])
     assert ["synced write", "synced write"] == calls
@@ -163,7 +163,8 @@ def test_what_stays_moves_to_the_tables_in_parts(store):
         assert transactions_of(store, [sent(number)]) <= 2
         moved.append(stored_count(store))
         assert moved[-1] - moved[-2] <= 8
-    assert 2 * SEGMENT_BYTES // 1024 + 10 > 199 - moved[-1] > SEGMENT_BYTES // 1024 // 2
+    entries = SEGMENT_BYTES // commit_journal.BLOCK_BYTES
+    assert 2 * entries + 10 > 199 - moved[-1] > entries // 2
     assert list(range(1, 200)) == message_ids(store)
 
 
@@ -321,7 +322,7 @@ class FailingConnection:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-@pytest.mark.parametrize("failing", ["pwritev", "pwrite", "sync"])
+@pytest.mark.parametrize("failing", ["pwritev", "pwrite", "fdatasync"])
 def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
     store, tmp_path, monkeypatch, failing, error
 ):
@@ -334,15 +335,12 @@ def test_a_commit_that_cannot_be_appended_leaves_everything_as_it_was(
 
     store._journaled.journal._can_sync_writes = failing == "pwritev"
     with monkeypatch.context() as patched:
-        if failing == "sync":
-            patched.setattr(commit_journal, "sync_data", fail)
-        else:
-            patched.setattr(os, failing, fail)
+        patched.setattr(os, failing, fail)
         with pytest.raises(expected, match="injected"):
             store.commit([sent(3, size=10), completed(1)])
     assert {1, 2} == set(store.read_payloads([1, 2, 3]))
     copy = copied(store, tmp_path / "copy")
-    if failing != "sync":
+    if failing != "fdatasync":
         assert [1, 2] == message_ids(copy)
     copy.close()
     assert 1 == transactions_of(store, [completed(2)])
@@ -451,16 +449,44 @@ def test_other_records_are_not_begun_in_the_background(store):
     store.commit([entity(7)])
 
 
-def test_the_disk_is_not_examined_in_the_background(store, monkeypatch):
-    """That takes long on a slow disk, so a commit that is not in the background has to do it."""
+@pytest.mark.parametrize("examines", ["commit", "examine"])
+def test_a_commit_in_the_background_does_not_examine_the_disk(store, monkeypatch, examines):
+    """That takes long on a slow disk, so the owner decides when it is done: by another commit, or after the answers."""
     background = store.background_commits
     store.commit([sent(1)])
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 60.0)
     store._examine_from_s = 0.0
-    assert not background.begin([sent(2)])
-    store.commit([sent(2)])
-    assert background.begin([sent(3)])
+    assert background.begin([sent(2)])
     background.end()
+    assert background.examination_is_due
+    if examines == "commit":
+        store.commit([sent(3)])
+    else:
+        background.examine()
+    assert not background.examination_is_due
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_commit_in_the_background_is_durable_at_its_end(store, tmp_path, is_awaited):
+    """Whether the kernel announces it, or the caller waits for it."""
+    background = store.background_commits
+    store.commit([sent(1)])
+    for number in range(2, 12):
+        if not background.begin([sent(number, size=10)], is_awaited=is_awaited):
+            store.commit([sent(number, size=10)])
+            continue
+        assert background.end()
+        copy = copied(store, tmp_path / "copy")
+        assert list(range(1, number + 1)) == message_ids(copy)
+        copy.close()
+    assert not background.needs_thread
+
+
+def test_nothing_is_begun_in_the_background_while_space_is_scarce(store):
+    """What a commit deletes has to free space at once, and the disk is examined after each commit."""
+    store.commit([sent(1)])
+    store._space.is_plenty = False
+    assert not store.background_commits.begin([completed(1)])
 
 
 def test_closing_moves_everything_to_the_tables(store):
@@ -660,7 +686,7 @@ def test_a_journal_that_is_gone_when_it_has_to_be_read_again_is_reported(store, 
     elsewhere = path.rename(path.with_name("elsewhere"))
     store._journaled.journal._can_sync_writes = False
     with monkeypatch.context() as patched:
-        patched.setattr(commit_journal, "sync_data", _no_sync)
+        patched.setattr(os, "fdatasync", _no_sync)
         with pytest.raises(StorageError, match="injected"):
             store.commit([sent(3)])
     for _ in range(2):

@@ -1,0 +1,2 @@
+-- The journal has whole blocks from this version on (`storage/sqlite/commit_journal.py`). The tables are the same. The number
+-- of the version keeps older brokers away, which would read only the first entry of such a journal.
