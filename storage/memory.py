@@ -49,7 +49,6 @@ class MemoryStore:
     commits_inline = True
     shares_ownership = False
     postpones = False
-    has_room = True
     room = UNLIMITED_ROOM
     maintenance_is_due = False
     background_commits: BackgroundCommits | None = None
@@ -124,6 +123,10 @@ class MemoryStore:
             if payload is not None:
                 found[payload_id] = (payload, b"") if isinstance(payload, bytes) else payload[1:]
         return found
+
+    def measure_room(self) -> bool:
+        """Memory has room."""
+        return True
 
     def maintain(self) -> None:
         """Nothing to do."""

@@ -332,12 +332,9 @@ class Namespace:
         """Returns the authorization rules of its entities."""
         return self._directory.keys
 
-    def refuse_sends(self, error: BrokerError | None) -> None:
-        """Refuse every send with this error, for example because the disk is full. None accepts
-        sends again, and forwarding continues with the next turn."""
-        self._context.sends_refused = error
-        if error is None:
-            self._administration.retry_forwarding()
+    def retry_forwarding(self) -> None:
+        """Continue forwarding with the next turn, because the store has room again."""
+        self._administration.retry_forwarding()
 
     # --- commands ---------------------------------------------------------------------------
 
