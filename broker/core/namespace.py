@@ -235,7 +235,7 @@ class Namespace:
 
     def close(self, error: BrokerError, turn: Turn) -> list[Work]:
         """End the namespace: detach all links and refuse all waiting requests with this error, and delete
-        its entities. Returns the work that deletes its messages; another namespace has to do it."""
+        its entities. Returns the work that deletes its messages and seen ids; another namespace has to do it."""
         self._context.history = None  # it ends with the namespace
         waiting = (*self._awaiting_bodies, *self._awaiting_queue)
         return close_namespace(self._directory, self._context, waiting, error, turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -10,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import storage.sqlite.free_space
-from broker.core.contract.records import MessagesDeleted, MessagesStored, SessionStateSet
+from broker.core.contract.records import (
+    EntityDeleted,
+    EntityStored,
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    SessionStateSet,
+)
+from broker.core.contract.turn import Turn
+from broker.core.queues.duplicate_window import DeletedMessageIds
 from storage.contract import StorageFull
 from storage.sqlite.free_space import SMALL_STATE_BYTES
 from storage.sqlite.store import SqliteStore
@@ -187,6 +197,26 @@ def test_what_a_failed_commit_has_left_in_the_log_is_not_read_again(tmp_path):
         assert end == store._log.size_bytes
         store.commit([message(3, 1_000)])
         assert [2, 3] == message_ids(store)
+
+
+def test_an_entity_that_has_seen_many_message_ids_can_be_deleted_on_a_full_disk(tmp_path):
+    """In parts. All ids in one transaction would need more space than the reserve has."""
+    with store_on_small_disk(tmp_path, 28 << 20) as store:
+        names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(50_000)]
+        store.commit([EntityStored(1, "ns", "queue", "q", "{}", 0, 0)])
+        for start in range(0, len(names), 1_000):
+            seen = [(name, 1) for name in names[start : start + 1_000]]
+            store.commit([MessageIdsSeen(1, seen)])
+        take_all(store)
+        deleted = DeletedMessageIds()
+        deleted.add(1, names)
+        store.commit([EntityDeleted(1)])
+        is_left = True
+        while is_left:
+            turn = Turn()
+            is_left = deleted.do_part(1, turn)
+            store.commit(turn.records)
+        assert ([], []) == (store.load().entities, list(store.load().message_ids))
 
 
 # --- beside commits --------------------------------------------------------------------------------
