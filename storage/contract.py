@@ -1,7 +1,7 @@
 """The interface of stores.
 
 Methods block: the server calls those of a `blocking` store in threads, at most one `commit` at a time, and
-`read_payloads` and `maintain` beside it. A small commit may be called on the event loop, so `commit` has to leave to
+`read_payloads`, `maintain` and `measure_room` beside it. A small commit may be called on the event loop, so `commit` has to leave to
 `maintain` what can wait. `BackgroundCommits` are begun and ended on the event loop. A `SharedStore` has an owner as well,
 and no `BackgroundCommits`. The same tests run for every store.
 """
@@ -99,8 +99,12 @@ class Store(Protocol):
     """If False, every method returns at once and may be called on the event loop."""
     keeps_payloads_in_memory: bool
     """If True, removing bodies from the broker's memory frees nothing."""
-    commits_inline: bool
-    """If True, the event loop itself may call `commit` for small batches while that is quick."""
+
+    @property
+    def commits_inline(self) -> bool:
+        """Whether the event loop itself may call `commit` for small batches while that is quick. Cheap; asked before
+        each commit."""
+
     shares_ownership: bool
     """If True, the store is a `SharedStore`: several processes can open it, and one of them owns it. If False, who has
     opened it owns it."""
@@ -108,15 +112,14 @@ class Store(Protocol):
     postpones: bool
     """If True, commits postpone work, which a commit of no records finishes."""
 
-    @property
-    def has_room(self) -> bool:
-        """Whether new messages may be stored. False if the remaining space is needed for completing the stored
-        messages. Cheap; may be called at any time. Measures `room` again."""
+    def measure_room(self) -> bool:
+        """Measures `room`. Returns whether new messages may be stored: not if the remaining space is needed for
+        completing the stored messages. A disk that does not answer may hold the call for ever."""
 
     @property
     def room(self) -> Room:
-        """How much more can be stored, as last measured. Commits measure it, the more often the less it is. Needs no
-        system call; may be called at any time."""
+        """How much more can be stored, as last measured. Commits measure it as well, the more often the less it is. Needs
+        no system call; may be called at any time."""
 
     def exists(self) -> bool:
         """Returns whether the store was created. To be called before `open`, which creates it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.records import (
     EntityDeleted,
     EntityStored,
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessageRow,
@@ -49,7 +50,6 @@ class MemoryStore:
     commits_inline = True
     shares_ownership = False
     postpones = False
-    has_room = True
     room = UNLIMITED_ROOM
     maintenance_is_due = False
     background_commits: BackgroundCommits | None = None
@@ -74,6 +74,7 @@ class MemoryStore:
             SessionStateSet: self._set_session_state,
             MessageIdsSeen: self._remember_message_ids,
             MessageIdsForgotten: self._forget_message_ids,
+            MessageIdsDeleted: self._delete_message_ids,
             EntityStored: self._store_entity,
             EntityDeleted: self._delete_entity,
             RulesStored: self._store_rules,
@@ -124,6 +125,10 @@ class MemoryStore:
             if payload is not None:
                 found[payload_id] = (payload, b"") if isinstance(payload, bytes) else payload[1:]
         return found
+
+    def measure_room(self) -> bool:
+        """Memory has room."""
+        return True
 
     def maintain(self) -> None:
         """Nothing to do."""
@@ -192,6 +197,14 @@ class MemoryStore:
             if seen.get(message_id) == until_ms:  # otherwise it was stored again later
                 del seen[message_id]
 
+    def _delete_message_ids(self, record: MessageIdsDeleted) -> None:
+        seen = self._message_ids.get(record.entity_id, {})
+        for message_id in record.message_ids:
+            seen.pop(message_id, None)
+        if not seen:
+            self._message_ids.pop(record.entity_id, None)
+            self._message_id_deadlines.pop(record.entity_id, None)
+
     def _store_entity(self, record: EntityStored) -> None:
         self._entities[record.entity_id] = record
 
@@ -214,8 +227,6 @@ class MemoryStore:
         entity_id = record.entity_id
         self._entities.pop(entity_id, None)
         self._rules.pop(entity_id, None)
-        self._message_ids.pop(entity_id, None)
-        self._message_id_deadlines.pop(entity_id, None)
         for session in [key for key in self._session_states if key[0] == entity_id]:
             del self._session_states[session]
         for queue in [key for key in self._sequence_numbers if key[0] == entity_id]:

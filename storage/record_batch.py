@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from broker.core.contract.records import (
     EntityDeleted,
     EntityStored,
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessagesDeleted,
@@ -83,6 +84,10 @@ class RecordBatch(ABC):
     def _run(self, name: str, *values: object) -> None:
         """Runs a statement once. A value may be a list of numbers or texts."""
 
+    @abstractmethod
+    def _delete_seen_ids(self, entity_id: int, message_ids: Sequence[str]) -> None:
+        """Deletes message ids that an entity has seen."""
+
     # --- messages ------------------------------------------------------------------------------
 
     def _store(self, records: Iterator[MessagesStored]) -> None:
@@ -149,6 +154,11 @@ class RecordBatch(ABC):
         for record in records:
             self._run("forget_message_ids", record.entity_id, record.until_ms)
 
+    def _delete_message_ids(self, records: Iterator[MessageIdsDeleted]) -> None:
+        for record in records:
+            if record.message_ids:
+                self._delete_seen_ids(record.entity_id, record.message_ids)
+
     def _store_entities(self, records: Iterator[EntityStored]) -> None:
         rows = [
             (
@@ -179,12 +189,11 @@ class RecordBatch(ABC):
             self._run("delete_rules", record.entity_id, list(record.numbers))
 
     def _delete_entities(self, records: Iterator[EntityDeleted]) -> None:
-        # Messages are deleted by separate records, before or after this one, because there may be many.
+        # Messages and seen message ids are deleted by other records, before or after this one, because there may be many.
         self._write_sequence_numbers()
         entity_ids = [record.entity_id for record in records]
         self._run("delete_sequence_numbers_of_entities", entity_ids)
         self._run("delete_session_states_of_entities", entity_ids)
-        self._run("delete_message_ids_of_entities", entity_ids)
         self._run("delete_rules_of_entities", entity_ids)
         self._run("delete_entities", entity_ids)
 
@@ -195,6 +204,7 @@ class RecordBatch(ABC):
         SessionStateSet: _set_session_states,
         MessageIdsSeen: _remember_message_ids,
         MessageIdsForgotten: _forget_message_ids,
+        MessageIdsDeleted: _delete_message_ids,
         EntityStored: _store_entities,
         EntityDeleted: _delete_entities,
         RulesStored: _store_rules,

@@ -235,7 +235,7 @@ class Namespace:
 
     def close(self, error: BrokerError, turn: Turn) -> list[Work]:
         """End the namespace: detach all links and refuse all waiting requests with this error, and delete
-        its entities. Returns the work that deletes its messages; another namespace has to do it."""
+        its entities. Returns the work that deletes its messages and seen ids; another namespace has to do it."""
         self._context.history = None  # it ends with the namespace
         waiting = (*self._awaiting_bodies, *self._awaiting_queue)
         return close_namespace(self._directory, self._context, waiting, error, turn)
@@ -332,12 +332,9 @@ class Namespace:
         """Returns the authorization rules of its entities."""
         return self._directory.keys
 
-    def refuse_sends(self, error: BrokerError | None) -> None:
-        """Refuse every send with this error, for example because the disk is full. None accepts
-        sends again, and forwarding continues with the next turn."""
-        self._context.sends_refused = error
-        if error is None:
-            self._administration.retry_forwarding()
+    def retry_forwarding(self) -> None:
+        """Continue forwarding with the next turn, because the store has room again."""
+        self._administration.retry_forwarding()
 
     # --- commands ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.core.contract.records import EntityDeleted, MessagesDeleted
 from broker.core.entities.topic import Topic
 from broker.core.messages.packed_rows import FEW_ROWS, PackedRows, pack_rows
+from broker.core.queues.duplicate_window import DeletedMessageIds
 from broker.core.queues.restored_messages import RestoredMessages
 
 if TYPE_CHECKING:
@@ -65,16 +66,17 @@ class StoredState(Protocol):
 
 
 class OrphanedMessages:
-    """Messages of deleted entities, and of copies of a namespace that were not finished. The broker
-    stopped before it had deleted all of them. They are deleted in parts."""
+    """Messages and seen ids of deleted entities, and of copies of a namespace that were not finished.
+    The broker stopped before it had deleted all of them. They are deleted in parts."""
 
     ends_with_namespace = False
 
-    __slots__ = ("_deleted_shared", "_ids", "_payload_ids", "entity_ids")
+    __slots__ = ("_deleted_shared", "_ids", "_message_ids", "_payload_ids", "entity_ids")
 
     def __init__(self) -> None:
         self._ids: array[int] = array("q")
         self._payload_ids: array[int] = array("q")
+        self._message_ids = DeletedMessageIds()
         self._deleted_shared: set[int] = set()
         """Shared payloads that are deleted already."""
         self.entity_ids: set[int] = set()
@@ -90,6 +92,11 @@ class OrphanedMessages:
         self._ids.extend([message.id for message in messages])
         self._payload_ids.extend([message.payload_id for message in messages])
 
+    def add_message_ids(self, entity_id: int, message_ids: Sequence[str]) -> None:
+        """Add ids that a deleted entity has seen."""
+        self.entity_ids.add(entity_id)
+        self._message_ids.add(entity_id, message_ids)
+
     def keep_payloads(self, entities: Iterable[Entity]) -> None:
         """Keep payloads that copies on other entities share."""
         all_payloads = {entity.context.payloads for entity in entities}
@@ -100,17 +107,22 @@ class OrphanedMessages:
 
     def do_part(self, count: int, turn: Turn) -> bool:
         """See `backlog.Work`."""
+        if self._ids:
+            self._delete_messages(count, turn)
+        elif self._message_ids:
+            self._message_ids.do_part(count, turn)
+        if self._ids or self._message_ids:
+            return True
+        # What else the store has of these entities: sequence numbers.
+        turn.records += [EntityDeleted(entity_id) for entity_id in sorted(self.entity_ids)]
+        return False
+
+    def _delete_messages(self, count: int, turn: Turn) -> None:
         payload_ids = {payload_id for payload_id in self._payload_ids[-count:] if payload_id}
         payload_ids -= self._deleted_shared
         self._deleted_shared |= payload_ids.difference(self._ids[-count:])
-        if self._ids:
-            turn.records.append(MessagesDeleted(self._ids[-count:].tolist(), sorted(payload_ids)))
+        turn.records.append(MessagesDeleted(self._ids[-count:].tolist(), sorted(payload_ids)))
         del self._ids[-count:], self._payload_ids[-count:]
-        if self._ids:
-            return True
-        # What else the store has of these entities: sequence numbers and seen message ids.
-        turn.records += [EntityDeleted(entity_id) for entity_id in sorted(self.entity_ids)]
-        return False
 
 
 def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> OrphanedMessages:
@@ -142,7 +154,9 @@ def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> 
         stored_state.message_ids, key=lambda seen: seen[2]
     ):
         entity = by_id.get(entity_id)
-        if entity is not None and entity.duplicates is not None:
+        if entity is None:
+            orphans.add_message_ids(entity_id, [message_id])
+        elif entity.duplicates is not None:
             entity.duplicates.restore(message_id, until_ms)
     if orphans:
         orphans.keep_payloads(by_id.values())

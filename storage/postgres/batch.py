@@ -68,5 +68,8 @@ class PostgresBatch(RecordBatch):
             rows = list({row[:key_length]: row for row in rows}.values())
         self._run(name, *zip(*rows, strict=True))
 
+    def _delete_seen_ids(self, entity_id: int, message_ids: Sequence[str]) -> None:
+        self._run("delete_message_ids", entity_id, list(message_ids))
+
     def _run(self, name: str, *values: object) -> None:
         self.calls.append(self._statements[name].call(*values))

@@ -97,9 +97,8 @@ class PostgresStore:
         with self._reader_lock:
             self._reader.close()
 
-    @property
-    def has_room(self) -> bool:
-        """See `Store.has_room`."""
+    def measure_room(self) -> bool:
+        """See `Store.measure_room`."""
         return time.monotonic() >= self._full_until_s
 
     @property

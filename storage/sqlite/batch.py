@@ -10,7 +10,7 @@ and because it binds integers and byte arrays much faster than other types.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from storage.record_batch import RecordBatch
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from storage.blocks.block_batch import BlockChanges
     from storage.blocks.block_index import BlockIndex
     from storage.statements import Statements
+
+_Id = TypeVar("_Id")
 
 LARGEST_STATEMENT_ROWS = 512
 LARGEST_STATEMENT_BYTES = 1 << 20
@@ -38,7 +40,7 @@ def statement_size(count: int) -> int:
     return 1 << (count - 1).bit_length()
 
 
-def padded(ids: Sequence[int]) -> list[int]:
+def padded(ids: Sequence[_Id]) -> list[_Id]:
     """Returns the ids, padded to the size of a statement by repeating one, which changes nothing."""
     return [*ids, *[ids[-1]] * (statement_size(len(ids)) - len(ids))]
 
@@ -138,6 +140,13 @@ class SqlBatch(RecordBatch):
         for start in range(0, len(ordered), LARGEST_STATEMENT_ROWS):
             chunk = padded(ordered[start : start + LARGEST_STATEMENT_ROWS])
             self._execute(self._statements.many(delete_many, len(chunk)), chunk)
+
+    def _delete_seen_ids(self, entity_id: int, message_ids: Sequence[str]) -> None:
+        # Not as a JSON array: `json_each` ends a text at its first zero.
+        for start in range(0, len(message_ids), LARGEST_STATEMENT_ROWS):
+            chunk = padded(message_ids[start : start + LARGEST_STATEMENT_ROWS])
+            delete = self._statements.many("delete_message_ids", len(chunk))
+            self._execute(delete, [entity_id, *chunk])
 
     # --- rows and lists into statements ---------------------------------------------------------
 

@@ -7,6 +7,7 @@ free. If the disk is full, the file is deleted, and no new messages are accepted
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,54 +21,56 @@ RESERVE_SHARE = 16
 
 
 class DiskReserve:
-    """The reserve of one store."""
+    """The reserve of one store. Used by the thread that measures the space, and by the one that commits."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._is_reserved = False
+        self._lock = threading.Lock()
+        """Held while the file is created or deleted."""
+        self.size_bytes = 0
+        """The size of the reserve, whether it is held or not. Known when the disk is measured."""
 
     def reserve(self) -> None:
         """Creates the reserve if there is space for it."""
-        self._is_reserved = self._path.exists()
-        size_bytes = self.size_bytes
-        if self._is_reserved or self.free_bytes < 2 * size_bytes:
-            return
-        with suppress(OSError), self._path.open("xb") as file:
-            os.posix_fallocate(file.fileno(), 0, size_bytes)
-            self._is_reserved = True
+        with self._lock:
+            self._is_reserved = self._path.exists()
+            free_bytes = self.measure_free_bytes()
+            if self._is_reserved or free_bytes < 2 * self.size_bytes:
+                return
+            with suppress(OSError), self._path.open("xb") as file:
+                os.posix_fallocate(file.fileno(), 0, self.size_bytes)
+                self._is_reserved = True
 
     def release(self) -> None:
         """Releases the reserve, because the disk is full, for operations that free space."""
-        self._is_reserved = False
-        with suppress(OSError):
-            self._path.unlink(missing_ok=True)
+        with self._lock:
+            self._is_reserved = False
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
-    def is_low(self, free_inside_bytes: int = 0, log_bytes: int = 0) -> bool:
-        """Returns whether so little space is left that no new messages should be accepted.
+    def measure_is_low(self, free_inside_bytes: int = 0, log_bytes: int = 0) -> bool:
+        """Measures the disk. Returns whether so little space is left that no new messages should be accepted.
 
         `free_inside_bytes` is free space inside the file of the store: new messages are written there without
         growing the file, and only the log needs space on the disk. `log_bytes` is what the log has of it now.
         """
         if not self._is_reserved:
             self.reserve()
-        size_bytes = self.size_bytes
-        if self._is_reserved and self.free_bytes >= size_bytes:
+        free_bytes = self.measure_free_bytes()
+        if self._is_reserved and free_bytes >= self.size_bytes:
             return False
-        return free_inside_bytes < 2 * size_bytes or self.free_bytes + log_bytes < size_bytes // 2
+        return (
+            free_inside_bytes < 2 * self.size_bytes or free_bytes + log_bytes < self.size_bytes // 2
+        )
+
+    def measure_free_bytes(self) -> int:
+        """Measures the disk. Returns the free space, without the reserve."""
+        disk = os.statvfs(self._path.parent)
+        self.size_bytes = min(RESERVE_MAX_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_SHARE)
+        return disk.f_bavail * disk.f_frsize
 
     @property
     def held_bytes(self) -> int:
         """The size of the reserve. 0 if it is released."""
         return self.size_bytes if self._is_reserved else 0
-
-    @property
-    def free_bytes(self) -> int:
-        """Free space on the disk, without the reserve."""
-        disk = os.statvfs(self._path.parent)
-        return disk.f_bavail * disk.f_frsize
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the reserve, whether it is held or not."""
-        disk = os.statvfs(self._path.parent)
-        return min(RESERVE_MAX_BYTES, disk.f_blocks * disk.f_frsize // RESERVE_SHARE)

@@ -7,6 +7,7 @@ if another program has taken the space.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import MessagesStored, SessionStateSet
@@ -31,6 +32,8 @@ JOURNAL_BYTES = 2 * 2 * SEGMENT_BYTES
 SMALL_STATE_BYTES = 64 << 10
 """Session states up to this size may use the reserve."""
 PAGE_BYTES = 4096
+HANGS_S = 0.05
+"""If the disk takes longer to say how much space is free, a commit may take as long."""
 
 
 class FreeSpace:
@@ -48,6 +51,12 @@ class FreeSpace:
         """Whether much space is free on the disk, as far as it was measured."""
         self.may_rewrite = True
         """Whether there is space for blocks that are written again."""
+        self._commits_measured = 0
+        """How often a commit has measured the space."""
+        self._releases = 0
+        """How often the reserve was released."""
+        self._measuring_from_s: float | None = None
+        """Since when `measure_room` has waited for the disk. None if it is not running."""
 
     def measure_inside(self, writer: sqlite3.Connection) -> None:
         """Measures the free space inside the file."""
@@ -55,13 +64,15 @@ class FreeSpace:
 
     def measure(self, writer: sqlite3.Connection) -> int:
         """Measures the free space after a commit. Returns that of the disk. Raises `OSError` or `sqlite3.Error`."""
-        free_bytes = self._reserve.free_bytes
+        free_bytes = self._reserve.measure_free_bytes()
         self.is_plenty = free_bytes >= FREE_PLENTY_BYTES
         self.measure_inside(writer)
-        self._set_room(free_bytes)
+        self._commits_measured += 1
+        self.room = self._room_with(free_bytes)
         return free_bytes
 
-    def _set_room(self, free_bytes: int) -> None:
+    def _room_with(self, free_bytes: int) -> Room:
+        """Returns how much may be stored with so much space on the disk."""
         if free_bytes >= FREE_PLENTY_BYTES:
             free_bytes -= JOURNAL_BYTES
         # The file never gets smaller. So it must not grow into the space that the log needs when messages are deleted,
@@ -71,7 +82,7 @@ class FreeSpace:
         with_reserve_bytes = self._storable_bytes(free_bytes + self._reserve.held_bytes, kept_bytes)
         state_bytes = max(message_bytes, min(with_reserve_bytes, SMALL_STATE_BYTES))
         # Pages are a little larger than what is in them, and some hold no messages.
-        self.room = Room(message_bytes * 15 // 16, state_bytes * 15 // 16)
+        return Room(message_bytes * 15 // 16, state_bytes * 15 // 16)
 
     def _storable_bytes(self, free_bytes: int, kept_bytes: int = 0) -> int:
         """Returns how much can be written with so much space on the disk, if the file does not grow into `kept_bytes`.
@@ -93,7 +104,7 @@ class FreeSpace:
         if not new_bytes or (self.is_plenty and log_bytes + 2 * new_bytes < FREE_PLENTY_BYTES // 2):
             return
         try:
-            free_bytes = self._reserve.free_bytes
+            free_bytes = self._reserve.measure_free_bytes()
         except OSError:
             return  # the disk cannot be asked now, which is no reason to refuse a message
         if new_bytes > self._storable_bytes(free_bytes):
@@ -101,16 +112,29 @@ class FreeSpace:
             if new_bytes > self._storable_bytes(free_bytes):
                 raise StorageFull(f"{self._database} {NO_ROOM}")
 
-    @property
-    def has_room(self) -> bool:
-        """Whether new messages may be stored; see `Store.has_room`."""
+    def measure_room(self) -> bool:
+        """Returns whether new messages may be stored; see `Store.measure_room`. Called beside commits, which know better:
+        if one of them has measured meanwhile, its figures stay."""
+        commits_measured, releases = self._commits_measured, self._releases
+        self._measuring_from_s = time.monotonic()
         try:
-            has_room = not self._reserve.is_low(self._inside_bytes, self._log.size_bytes)
-            self._set_room(self._reserve.free_bytes)
+            has_room = not self._reserve.measure_is_low(self._inside_bytes, self._log.size_bytes)
+            room = self._room_with(self._reserve.measure_free_bytes())
         except OSError:
             return True  # the disk cannot be asked now, which is no reason to refuse messages
-        self.may_rewrite = has_room
+        finally:
+            self._measuring_from_s = None
+        if commits_measured == self._commits_measured:
+            self.room = room
+        if releases == self._releases:
+            self.may_rewrite = has_room
         return has_room
+
+    @property
+    def hangs(self) -> bool:
+        """Whether `measure_room` has waited long for the disk. Needs no system call."""
+        began_s = self._measuring_from_s
+        return began_s is not None and time.monotonic() - began_s > HANGS_S
 
     @property
     def reserved_bytes(self) -> int:
@@ -123,6 +147,7 @@ class FreeSpace:
 
     def release_reserve(self) -> None:
         """The disk is full: deleting messages and copying the log get the space of the reserve."""
+        self._releases += 1
         self.may_rewrite = False
         self._reserve.release()
 

@@ -11,6 +11,7 @@ An entry is a series of records. Each has a kind (uint8), the lengths of two byt
 | 5 | `MessageIdsSeen` | entity, times (int64) | message ids (a JSON array) |
 | 6 | `MessageIdsForgotten` | entity, time (int64) | |
 | 7 | `SequenceNumbersSkipped` | the rows, one after the other (int64) | |
+| 8 | `MessageIdsDeleted` | entity (int64) | message ids (a JSON array) |
 
 `storage/blocks/block_format.py` defines the bytes of a block. Other records are written to the tables at once. A value
 that the tables cannot hold has no form here either: what is in the journal can always be moved.
@@ -25,6 +26,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from broker.core.contract.records import (
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessagesDeleted,
@@ -214,6 +216,16 @@ def _decode_skipped(numbers: bytes, _: bytes) -> SequenceNumbersSkipped:
     )
 
 
+def _encode_deleted_ids(record: MessageIdsDeleted) -> _Parts:
+    message_ids = json.dumps(list(record.message_ids), ensure_ascii=False)
+    return _packed([record.entity_id]), message_ids.encode()
+
+
+def _decode_deleted_ids(numbers: bytes, message_ids: bytes) -> MessageIdsDeleted:
+    (entity_id,) = _unpacked(numbers)
+    return MessageIdsDeleted(entity_id, json.loads(message_ids))
+
+
 def _encode_none(_: Record) -> None:
     return None
 
@@ -227,6 +239,7 @@ _ENCODERS: dict[type[Record], tuple[int, Callable[[Any], _Parts | None]]] = {
     MessageIdsSeen: (5, _encode_seen),
     MessageIdsForgotten: (6, _encode_forgotten),
     SequenceNumbersSkipped: (7, _encode_skipped),
+    MessageIdsDeleted: (8, _encode_deleted_ids),
 }
 _DECODERS: dict[int, Callable[[bytes, bytes], Record]] = {
     1: _decode_stored,
@@ -236,4 +249,5 @@ _DECODERS: dict[int, Callable[[bytes, bytes], Record]] = {
     5: _decode_seen,
     6: _decode_forgotten,
     7: _decode_skipped,
+    8: _decode_deleted_ids,
 }

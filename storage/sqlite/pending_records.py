@@ -12,6 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from broker.core.contract.records import (
+    MessageIdsDeleted,
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
@@ -188,6 +189,9 @@ class PendingRecords:
         self._deleted_payloads.update(payload_ids)
         self._add_item(number, len(ids) * _ID_BYTES, record)
 
+    def _add_deleted_ids(self, number: int, record: MessageIdsDeleted) -> None:
+        self._add_item(number, len(record.message_ids) * _ROW_BYTES, record)
+
     def _keep(self, ids: Iterable[int]) -> None:
         sent = self._sent
         if sent:
@@ -219,6 +223,7 @@ class PendingRecords:
         MessagesStored: _add_stored,
         MessagesUpdated: _add_updated,
         MessagesDeleted: _add_deleted,
+        MessageIdsDeleted: _add_deleted_ids,
     }
 
     # --- moving --------------------------------------------------------------------------------

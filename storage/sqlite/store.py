@@ -83,7 +83,6 @@ class SqliteStore:
 
     blocking = True
     keeps_payloads_in_memory = False
-    commits_inline = True
     shares_ownership = False
     postpones = True
 
@@ -187,10 +186,14 @@ class SqliteStore:
             except StorageFull:
                 self._commit_once(())
 
+    def measure_room(self) -> bool:
+        """See `Store.measure_room`."""
+        return self._space.measure_room()
+
     @property
-    def has_room(self) -> bool:
-        """See `Store.has_room`."""
-        return self._space.has_room
+    def commits_inline(self) -> bool:
+        """See `Store.commits_inline`. Not while the disk does not even say how much space is free."""
+        return not self._space.hangs
 
     @property
     def room(self) -> Room:

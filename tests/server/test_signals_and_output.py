@@ -66,6 +66,31 @@ def test_a_broker_without_usable_output_serves_and_stops_in_order(redirection: s
         assert 0 == broker.terminate()
 
 
+UNREAD_PIPE = """
+import fcntl, os, sys
+unread, output = os.pipe()
+fcntl.fcntl(output, fcntl.F_SETPIPE_SZ, 4096)
+os.dup2(output, 1)
+os.dup2(output, 2)
+os.set_inheritable(unread, True)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Starts a program with a pipe as its output that nobody reads, and that takes little."""
+
+
+def test_a_broker_whose_output_nobody_reads_serves_and_stops_in_order() -> None:
+    """For example one that a test has started with `stdout=PIPE`. A write to a full pipe would wait for the reader."""
+    with BrokerProcess(
+        prefix=[sys.executable, "-c", UNREAD_PIPE], arguments=["--log-level", "debug"]
+    ) as broker:
+        for _ in range(50):
+            connection = BlockingConnection(f"{HOST}:{broker.amqp_port}", timeout=10)
+            connection.create_receiver(QUEUE).close()
+            connection.close()
+        assert broker.is_healthy()
+        assert 0 == broker.terminate()
+
+
 def test_closed_streams_are_not_taken_by_files_or_sockets(tmp_path: Path) -> None:
     """Otherwise the output of libraries would be written into them."""
     script = tmp_path / "probe.py"

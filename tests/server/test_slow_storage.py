@@ -12,6 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
 
 from broker.app.runtime.inline_commit_policy import SMALL_BYTES
+from storage.sqlite.free_space import HANGS_S
 from tests.support.io_faults import HOLD, Calls, IoFaults
 
 if TYPE_CHECKING:
@@ -74,12 +75,14 @@ def test_a_durable_message_is_delivered_while_a_commit_takes_long(
 
 
 @pytest.mark.parametrize(
-    "call", [Calls.EXTEND, Calls.SYNC, Calls.WRITE], ids=lambda call: call.name
+    "call",
+    [Calls.EXTEND, Calls.SYNC, Calls.WRITE, Calls.STAT, Calls.STATVFS],
+    ids=lambda call: call.name,
 )
 def test_the_broker_answers_while_a_call_of_a_larger_commit_takes_long(
     faulty_broker: BrokerProcess, faults: IoFaults, call: Calls
 ) -> None:
-    """Whatever the commit has to do: write, sync, or make the journal longer."""
+    """Whatever the commit has to do: write, make the journal longer, sync, or examine the files and the disk."""
     with (
         ServiceBusClient.from_connection_string(faulty_broker.connection_string) as client,
         client.get_queue_sender(QUEUE) as sender,
@@ -97,6 +100,35 @@ def test_the_broker_answers_while_a_call_of_a_larger_commit_takes_long(
         finally:
             faults.stop()
         sending.result()
+
+
+@pytest.mark.parametrize("call", [Calls.STAT, Calls.STATVFS], ids=lambda call: call.name)
+def test_the_broker_serves_while_the_disk_does_not_say_how_much_is_free(
+    faulty_broker: BrokerProcess, faults: IoFaults, call: Calls
+) -> None:
+    """It asks twice a second. Nothing is committed on the event loop meanwhile: that could take as long."""
+    with (
+        ServiceBusClient.from_connection_string(faulty_broker.connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+        client.get_queue_receiver(QUEUE) as receiver,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+        faults.strike(call, HOLD)
+        try:
+            while not faults.hits:
+                time.sleep(0.001)
+            time.sleep(2 * HANGS_S)
+            assert 200 == faulty_broker.request("GET", "/health")[0]
+            (first,) = receiver.receive_messages(1, max_wait_time=TIMEOUT_S)
+            completing = threads.submit(receiver.complete_message, first)
+            _wait_until_locked(faulty_broker, messages=0)
+            assert 200 == faulty_broker.request("GET", "/health")[0]
+        finally:
+            faults.stop()
+        completing.result()
+        (second,) = receiver.receive_messages(1, max_wait_time=TIMEOUT_S)
+        assert ("a", "b") == (str(first), str(second))
 
 
 def _send_until_held(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from broker.app.network import amqp_transport
-from broker.app.runtime import committer, turn_loop
+from broker.app.runtime import committer, unfinished_commands
 from broker.app.runtime.inline_commit_policy import InlineCommitPolicy
 from broker.core import restore
 from broker.core.operations import command_parts, message_requests
@@ -35,7 +35,7 @@ SMALL_SIZES: tuple[tuple[object, str, tuple[int, ...]], ...] = (
     (command_parts, "PART_MAX_MESSAGES", (1, 3)),
     (ready_messages, "READ_AHEAD_MESSAGES", (1, 8)),
     (restore, "CHUNK_ROWS", (1, 7)),
-    (turn_loop, "PART_WEIGHT", (1, 16)),
+    (unfinished_commands, "PART_WEIGHT", (1, 16)),
 )
 """Each size, and what it may be in place of what it is. What counts as a loaded store stays as it is: parts that
 wait for the store are done after a client has connected again, and order is promised on one link only."""

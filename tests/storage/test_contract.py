@@ -8,6 +8,7 @@ import pytest
 
 from broker.core.contract.records import (
     EntityDeleted,
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessagesDeleted,
@@ -365,6 +366,21 @@ def test_seen_message_ids_are_remembered_until_forgotten(store):
     assert [(QUEUE, "c", 300), (OTHER_QUEUE, "a", 50)] == everything(store)["message_ids"]
 
 
+def test_seen_message_ids_of_a_deleted_entity_are_deleted_in_parts(store):
+    """Whatever their time. Those that are not there, and those of other entities, do not matter."""
+    seen = [(f"{number} für \0", 7) for number in range(700)]
+    store.commit([MessageIdsSeen(QUEUE, seen), MessageIdsSeen(OTHER_QUEUE, seen[:1])])
+    store.commit([EntityDeleted(QUEUE)])
+    names = [message_id for message_id, _ in seen]
+    store.commit([MessageIdsDeleted(QUEUE, [*names[1:], "another", names[1]])])
+    reopen(store)
+    left = [(QUEUE, *seen[0]), (OTHER_QUEUE, *seen[0])]
+    assert left == everything(store)["message_ids"]
+    store.commit([MessageIdsDeleted(QUEUE, names[:1]), MessageIdsDeleted(OTHER_QUEUE, [])])
+    reopen(store)
+    assert left[1:] == everything(store)["message_ids"]
+
+
 def test_a_message_id_seen_again_has_its_new_time(store):
     """Seen, forgotten and seen again, in one batch and in several."""
     store.commit([MessageIdsSeen(QUEUE, [("a", 100), ("b", 100), ("a", 150)])])
@@ -391,7 +407,7 @@ def test_entities_are_stored_and_changed(store):
 
 
 def test_a_deleted_entity_takes_all_that_is_its_own(store):
-    """Session states, message ids, numbers and rules; messages by records of their own."""
+    """Session states, numbers and rules; messages and message ids by records of their own."""
     store.commit(
         [
             entity(QUEUE, "gone"),
@@ -408,7 +424,7 @@ def test_a_deleted_entity_takes_all_that_is_its_own(store):
         ]
     )
     store.commit([EntityDeleted(QUEUE), MessagesDeleted([1], [1])])
-    store.commit([MessagesDeleted([3, 2], [2, 3])])
+    store.commit([MessagesDeleted([3, 2], [2, 3]), MessageIdsDeleted(QUEUE, ["m"])])
     reopen(store)
     assert {
         "namespaces": [],

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from broker.core.contract.records import (
     EntityDeleted,
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessagesDeleted,
@@ -108,6 +109,7 @@ records = st.one_of(
         MessageIdsSeen, ENTITIES, st.lists(st.tuples(st.sampled_from("abcd"), times), max_size=4)
     ),
     st.builds(MessageIdsForgotten, ENTITIES, times),
+    st.builds(MessageIdsDeleted, ENTITIES, st.lists(st.sampled_from("abcd"), max_size=4)),
     st.builds(entity, ENTITIES, st.sampled_from(["x", "y"])),
     st.builds(EntityDeleted, ENTITIES),
     st.builds(

@@ -85,6 +85,9 @@ class FakeStore(MemoryStore):
         if fault is StoreFault.LATE:
             raise OSError(errno.EIO, "the simulated disk failed after the commit")
 
+    def measure_room(self) -> bool:
+        return self.has_room
+
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         if self.fails_to_read:
             self.fails_to_read = False

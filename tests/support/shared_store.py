@@ -44,7 +44,6 @@ class SharedFakeStore:
     shares_ownership = True
     postpones = False
     background_commits = None
-    has_room = True
     room = UNLIMITED_ROOM
     maintenance_is_due = False
 
@@ -55,6 +54,9 @@ class SharedFakeStore:
         self.is_cut_off = False
         self.refused_commits = 0
         self.interruptions = 0
+
+    def measure_room(self) -> bool:
+        return True
 
     def process_ended(self) -> None:
         """The kernel closes the connection of a process that ends."""

@@ -1,6 +1,7 @@
 """Configures structlog, and sends the records of the standard library's logging to the same output.
 
-Each event is one line on standard output. A line that cannot be written is dropped. Secrets are masked.
+Each event is one line on standard output. A line that cannot be written, or that nobody reads, is dropped. Secrets are
+masked.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import select
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from config.files.mistakes import Mistake
     from config.settings.settings import Settings
 
+READER_WAIT_MS = 50
+"""How long a line waits for the reader of a full pipe."""
 _SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload", "token"})
 
 
@@ -50,13 +54,14 @@ def configure(settings: Settings, output: TextIO | None = None) -> None:
         _mask_secrets,
     )
     render = _renderers(settings.log_format, output)
+    lines = _Output(output)
     structlog.configure(
         processors=[_add_name, *before, *render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *names: _LineWriter(output, *names),
+        logger_factory=lambda *names: _LineWriter(lines, *names),
         cache_logger_on_first_use=True,
     )
-    handler = _LineHandler(_LineWriter(output))
+    handler = _LineHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *before],
@@ -84,45 +89,81 @@ def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
     )
 
 
-class _LineWriter:
-    """Writes the lines of a logger to the output."""
+class _Output:
+    """Where the lines of all loggers go.
 
-    def __init__(self, output: TextIO, name: str = "peeklock") -> None:
-        self._output = output
-        self.name = name
+    Writes to the descriptor if there is one. Python's buffer would keep what could not be written, and the process would
+    fail with it at its end. The broker does not wait long for a pipe that nobody reads: it drops lines until the pipe is
+    read, and then logs how many.
+    """
+
+    def __init__(self, output: TextIO) -> None:
+        self._stream = output
         try:
             self._descriptor: int | None = output.fileno()
         except (OSError, ValueError):
             self._descriptor = None  # in memory
+        self._dropped = 0
+        """How many lines were dropped because nobody reads."""
+        self._is_torn = False
+        """Whether the last line was written in part."""
 
-    def msg(self, line: str) -> None:
-        """Writes a line, or drops it: a closed pipe or a full disk must not stop the broker.
-
-        Writes to the descriptor if there is one. Python's buffer would keep what could not be written, and
-        the process would fail with it at its end.
-        """
+    def write(self, line: str) -> None:
+        """Writes a line, or drops it: a closed pipe, a full disk or a full pipe must not stop the broker."""
         try:
             if self._descriptor is None:
-                self._output.write(line + "\n")
+                self._stream.write(line + "\n")
                 return
-            data = (line + "\n").encode(errors="backslashreplace")
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            data = ("\n" * self._is_torn + line + "\n").encode(errors="backslashreplace")
+            if not self._write(self._descriptor, data):
+                self._dropped += 1
+                return
         except (OSError, ValueError):
             return
+        if self._dropped:
+            count, self._dropped = self._dropped, 0
+            structlog.get_logger("peeklock.log").warning("log.dropped", count=count)
+            if self._dropped:  # this line, too
+                self._dropped += count
 
-    debug = info = warning = error = critical = exception = msg
+    def _write(self, descriptor: int, data: bytes) -> bool:
+        """Returns False if nobody reads. A pipe that is ready takes as much as `PIPE_BUF` without waiting."""
+        position = 0
+        while position < len(data):
+            if not self._is_ready(descriptor):
+                self._is_torn = self._is_torn or position > 0
+                return False
+            position += os.write(descriptor, data[position : position + select.PIPE_BUF])
+        self._is_torn = False
+        return True
+
+    def _is_ready(self, descriptor: int) -> bool:
+        """Waits for a reader, unless lines were dropped already. A file is always ready."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        return bool(poll.poll(0 if self._dropped else READER_WAIT_MS))
+
+
+class _LineWriter:
+    """Writes the lines of a logger to the output."""
+
+    def __init__(self, output: _Output, name: str = "peeklock") -> None:
+        self.msg = output.write
+        self.name = name
+        self.debug = self.info = self.warning = self.error = self.critical = self.exception = (
+            self.msg
+        )
 
 
 class _LineHandler(logging.Handler):
     """Writes the records of the standard library's logging."""
 
-    def __init__(self, lines: _LineWriter) -> None:
+    def __init__(self, lines: _Output) -> None:
         super().__init__()
         self._lines = lines
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._lines.msg(self.format(record))
+        self._lines.write(self.format(record))
 
 
 def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,69 +1,88 @@
-"""Tells the namespaces how much the store can take, and refuses all sends while it has no room for messages.
+"""Asks the store how much it can take, and tells the namespaces.
 
-Clients may retry them, and can still receive and complete messages, which frees space.
+The store is asked in a thread of its own, one question at a time: a disk that does not answer must not stop the event loop.
+While the store has no room for messages, all sends are refused. Clients may retry them, and can still receive and
+complete messages, which frees space.
 """
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.core.contract.errors import ServerBusy
-from broker.core.contract.storage_room import StorageRoom
+from broker.core.contract.storage_room import FULL_DISK_FIX, StorageRoom
 from config.model.storage_urls import mask_password
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-    from broker.core.contract.errors import BrokerError
     from broker.core.contract.turn import Turn
-    from broker.core.namespace import Namespace
     from storage.contract import Store
 
 log = structlog.get_logger("peeklock.core")
-
-FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
 
 
 class DiskSpace:
     """Whether the store has room, as the namespaces know it."""
 
-    def __init__(self, store: Store, url: str, namespaces: Mapping[str, Namespace]) -> None:
+    def __init__(self, store: Store, url: str, has_room_again: Callable[[], None]) -> None:
         self._store = store
         self._url = mask_password(url)
-        self._namespaces = namespaces
-        self._has_room = True
+        self._has_room_again = has_room_again
+        """Called when sends are accepted again."""
+        self._thread = ThreadPoolExecutor(1, "disk-space") if store.blocking else None
+        self._measuring: asyncio.Task[None] | None = None
         self.room = StorageRoom()
-        """What the namespaces may accept while sends are not refused."""
-        self.sends_refused: BrokerError | None = None
-        """The error for sends while there is no room."""
+        """What the namespaces may accept. They share it."""
 
-    def begin_again(self) -> bool:
-        """Checks the room for new namespaces, which refuse no sends yet. Returns True if there is room again."""
-        self._has_room = True
-        self.sends_refused = None
+    def check(self) -> None:
+        """Begins to measure the room, unless that is being done. Then refuses or accepts sends if it has changed."""
+        if self._measuring is None:
+            self._measuring = asyncio.get_running_loop().create_task(self._measure())
+            self._measuring.add_done_callback(self._measured)
+
+    async def begin_again(self) -> None:
+        """Measures the room for namespaces that were restored from the store. What was measured before that is too old."""
+        await self.finish()
         self.room.forget_unstored()
-        return self.check()
+        await self._measure()
 
     def stored(self, turn: Turn) -> None:
         """A turn is stored. Says what room is left now."""
         self.room.stored(turn)
         self.room.set_measured(*self._store.room)
 
-    def check(self) -> bool:
-        """Refuses or accepts sends if the room has changed. Returns True if there is room again."""
-        has_room = self._store.has_room
+    async def finish(self) -> None:
+        """Waits until nothing is being measured, however long the disk takes."""
+        if self._measuring is not None:
+            await asyncio.wait([self._measuring])
+
+    def close(self) -> None:
+        """Ends the thread."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+
+    async def _measure(self) -> None:
+        if self._thread is None:
+            has_room = self._store.measure_room()
+        else:
+            loop = asyncio.get_running_loop()
+            has_room = await loop.run_in_executor(self._thread, self._store.measure_room)
         self.room.set_measured(*self._store.room)
-        if has_room == self._has_room:
-            return False
-        self._has_room = has_room
-        self.sends_refused = None
+        if has_room != self.room.is_full:
+            return
+        self.room.set_full(is_full=not has_room)
         if has_room:
             log.info("storage.has_room", storage=self._url)
+            self._has_room_again()
         else:
             log.error("storage.full", storage=self._url, fix=FULL_DISK_FIX)
-            self.sends_refused = ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}")
-        for namespace in self._namespaces.values():
-            namespace.refuse_sends(self.sends_refused)
-        return has_room
+
+    def _measured(self, done: asyncio.Task[None]) -> None:
+        self._measuring = None
+        if not done.cancelled() and (error := done.exception()) is not None:
+            # The next measurement may succeed.
+            log.error("storage.not_measured", error=repr(error), exc_info=error)

@@ -94,7 +94,7 @@ class DurableCore:
             can_be_read=settings.serves_control_api,
         )
         self.default_namespace = next(iter(topology.namespaces))
-        self._disk_space = DiskSpace(self._store, settings.storage, self.namespaces)
+        self._disk_space = DiskSpace(self._store, settings.storage, self._has_room_again)
         self._rule_compiler = RuleCompiler(settings.limits)
         self._payload_reads = PayloadReads(
             self._store,
@@ -159,7 +159,7 @@ class DurableCore:
         await self._committer.settle()
         if self._committer.failure is not None:
             raise self._committer.failure
-        self._disk_space.begin_again()
+        await self._disk_space.begin_again()
 
     async def settle(self) -> None:
         """Waits until all commands so far are durable and answered."""
@@ -203,6 +203,8 @@ class DurableCore:
         self._payload_reads.cancel()
         self._reads.shutdown(wait=True)
         self._rule_compiler.close()
+        await self._disk_space.finish()
+        self._disk_space.close()
         self._store.close()
 
     @property
@@ -281,7 +283,6 @@ class DurableCore:
 
     def added(self, namespace: Namespace) -> None:
         """A namespace was added while the broker runs. Does what is due in it."""
-        namespace.refuse_sends(self._disk_space.sends_refused)
         self.histories.attach(namespace)
         self.turns.submit(namespace, Tick())
 
@@ -334,6 +335,10 @@ class DurableCore:
                 raise self._committer.failure
         finally:
             self._restoring = False
+
+    async def _restore_again(self) -> None:
+        await self._restore()
+        await self._disk_space.begin_again()
 
     def _restored_namespaces(self, *, keeps_ephemeral: bool) -> RestoredNamespaces:
         return restored_namespaces(
@@ -408,9 +413,7 @@ class DurableCore:
             await self._settle()  # what is being written becomes durable
             self.turns.drop(RESTARTING_TEXT)
             self._payload_reads.cancel()
-            await self._standby.load(self._restore)
-            if self._disk_space.begin_again():
-                self.turns.tick()
+            await self._standby.load(self._restore_again)
         except Exception as error:
             # Without the store nothing can be served.
             log.exception("start_again.failed")
@@ -431,9 +434,13 @@ class DurableCore:
             self._disk_space.room.check(size_bytes)
 
     def check_disk_space(self) -> None:
-        """Refuses sends while the disk is nearly full. Clients may retry."""
-        if self._disk_space.check():
-            self.turns.tick()
+        """Refuses sends while the disk is nearly full. Clients may retry. Does not wait for the disk."""
+        self._disk_space.check()
+
+    def _has_room_again(self) -> None:
+        for namespace in self.namespaces.values():
+            namespace.retry_forwarding()
+        self.turns.tick()
 
     def _ownership_ended(self, error: StorageError) -> None:
         """Releases nothing more, and restores the namespaces when this process owns the store again."""

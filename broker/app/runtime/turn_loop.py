@@ -3,7 +3,7 @@
 Sockets, timers and HTTP requests submit commands, and only this module runs them. The records of a turn go to
 the committer; its effects go to their peers once what they depend on is durable. Each connection with output is
 flushed once. A turn ends after some milliseconds; the remaining commands run in the next turn, in order. A
-command with much work runs in parts, and only its own peer waits for the last part.
+command with much work runs in parts (`unfinished_commands.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from broker.app.runtime.effect_release import WAITING_FEW, EffectRelease
 from broker.app.runtime.held_commands import HeldNamespaces
 from broker.app.runtime.rule_compiler import HAVE_RULES
 from broker.app.runtime.unawaited_commands import UNAWAITED_S, is_unawaited
-from broker.core.contract.commands import Credit, Detach, PayloadsLoaded, Tick
+from broker.app.runtime.unfinished_commands import UnfinishedCommands
+from broker.core.contract.commands import PayloadsLoaded, Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 from broker.core.contract.turn import Turn
@@ -45,18 +46,6 @@ TURN_S = 0.005
 
 GATHERED_MAX = 64
 """So many commands are enough for a turn."""
-
-SHORT_TURN_S = 0.002
-"""After a turn that took longer, parts of unfinished commands have to wait for the next pass of the event loop."""
-
-PART_WEIGHT = 1_024
-"""A turn with more rows and effects than this does not continue unfinished commands."""
-
-LARGE_PART_WEIGHT = 1_024
-"""After parts with more rows and effects than this, the next part waits until these are durable."""
-
-PART_INTERVAL_S = 0.1
-"""While the store is loaded, one part of long work is done after so long: see `_part_due_s`."""
 
 RELEASE_POLL_S = 0.01
 """How soon to check again if effects may be released."""
@@ -87,13 +76,9 @@ class TurnLoop:
         self._failed = failed
         self._committer: Committer | None = None
         self._inbox: deque[tuple[Namespace, Command]] = deque()
-        self._unfinished: dict[Peer, deque[tuple[Namespace, Command]]] = {}
-        """Commands that have been done in part, and later commands of the same peers, in order."""
-        self._part_due_s = 0.0
-        """From this time on one part is done even if the store is loaded. Other clients may keep the
-        store loaded for as long as they like."""
-        self._part_turns = 0
-        """How many turns had been submitted after the last large part."""
+        self._parts = UnfinishedCommands(clock.stopwatch_s)
+        self._unfinished = self._parts.by_peer
+        """The same dict, because each command looks at it."""
         self.held = HeldNamespaces(self._inbox, self._unfinished, self.submit)
         """Namespaces that must not change now, and the commands that wait for them."""
         self._must_run = False
@@ -123,6 +108,7 @@ class TurnLoop:
     def attach(self, committer: Committer) -> None:
         """Sets the committer, which releases effects through this loop."""
         self._committer = committer
+        self._parts.attach(committer)
 
     def submit(self, namespace: Namespace, command: Command) -> None:
         """Runs a command in the next turn, which may be some milliseconds later if nobody waits for the command. If its
@@ -329,11 +315,7 @@ class TurnLoop:
                 active: dict[Namespace, None] = {}
                 began_s = self._stopwatch_s()
                 self._submit_turn(self._turn(active, began_s))
-                if (
-                    self._unfinished
-                    and self._may_continue_unfinished
-                    and self._has_time_for_parts(began_s)
-                ):
+                if self._unfinished and self._parts.may_continue and self._parts.has_time(began_s):
                     self._submit_parts(active)
                 self._set_timer(active)
             except Exception as error:
@@ -342,7 +324,7 @@ class TurnLoop:
                 self._failed(error)
                 return
             if self._must_run or (
-                self._unfinished and self._may_continue_unfinished and not self._store_is_loaded
+                self._unfinished and self._parts.may_continue and not self._parts.store_is_loaded
             ):
                 self._schedule()
         self._output.flush()
@@ -360,12 +342,10 @@ class TurnLoop:
                 continue
             if held and self.held.takes(namespace, command):
                 continue
-            if self._unfinished and self._waits(namespace, command, now_ms, turn):
+            if self._unfinished and self._parts.waits(namespace, command, now_ms, turn):
                 continue
             if parts := namespace.parts(command):
-                if not self._unfinished:
-                    self._part_due_s = self._stopwatch_s() + PART_INTERVAL_S
-                self._unfinished[parts[0].peer] = deque((namespace, part) for part in parts)
+                self._parts.begin(namespace, parts)
                 continue
             namespace.apply(command, now_ms, turn)
             active[namespace] = None
@@ -376,32 +356,12 @@ class TurnLoop:
             namespace.dispatch(now_ms, turn)
         return turn
 
-    @property
-    def _may_continue_unfinished(self) -> bool:
-        """Whether the last large part of unfinished commands is durable. A second one in the store would only delay the
-        commits of other clients."""
-        return self._committer is None or self._committer.has_released(self._part_turns)
-
-    def _has_time_for_parts(self, began_s: float) -> bool:
-        """Whether parts may follow a turn that began then. After a longer turn, sockets are read and written first,
-        unless the parts have waited for `PART_INTERVAL_S`."""
-        now_s = self._stopwatch_s()
-        return now_s - began_s < SHORT_TURN_S or now_s >= self._part_due_s
-
     def _submit_parts(self, active: dict[Namespace, None]) -> None:
         """Does parts of unfinished commands. They have a turn of their own, so that commands of other clients do not
         wait until the many records of a part are stored. Adds the namespaces in which parts were done."""
-        ends_s = self._stopwatch_s() + TURN_S
-        now_ms = self._clock.now_ms()
-        turn = Turn()
-        continued: dict[Namespace, None] = {}
-        self._continue_unfinished(now_ms, ends_s, turn, continued)
-        for namespace in continued:
-            namespace.dispatch(now_ms, turn)
-        active.update(continued)
+        turn = self._parts.run(self._clock.now_ms(), self._stopwatch_s() + TURN_S, active)
         self._submit_turn(turn)
-        if self._committer is not None and turn.weight > LARGE_PART_WEIGHT:
-            self._part_turns = self._committer.submitted
+        self._parts.submitted(turn)
 
     def _is_current(self, namespace: Namespace) -> bool:
         """Returns False for a namespace that was replaced by what the store holds. Records of changes to
@@ -418,57 +378,6 @@ class TurnLoop:
         if self._tick_is_new:
             self._tick_is_new = False
             self._tick_turns = self._committer.submitted
-
-    @property
-    def _store_is_loaded(self) -> bool:
-        return self._committer is not None and self._committer.is_loaded
-
-    def _waits(self, namespace: Namespace, command: Command, now_ms: int, turn: Turn) -> bool:
-        """Returns whether a command waits after unfinished commands of its peer. If so, adds it there."""
-        peers = command.peers if isinstance(command, Detach) else (getattr(command, "peer", None),)
-        for peer in peers:
-            if peer in self._unfinished:
-                if isinstance(command, Detach):
-                    self._withdraw_credit(namespace, command.peers, now_ms, turn)
-                self._unfinished[peer].append((namespace, command))
-                return True
-        return False
-
-    def _withdraw_credit(
-        self, namespace: Namespace, peers: Sequence[Peer], now_ms: int, turn: Turn
-    ) -> None:
-        """Delivers no more messages to detached links while their unfinished commands are done: each message
-        would count as a failed delivery."""
-        for peer in peers:
-            if peer in self._unfinished:
-                left = self._unfinished[peer]
-                self._unfinished[peer] = deque(one for one in left if type(one[1]) is not Credit)
-            namespace.apply(Credit(peer, 0), now_ms, turn)
-
-    def _continue_unfinished(
-        self, now_ms: int, ends_s: float, turn: Turn, active: dict[Namespace, None]
-    ) -> None:
-        """Does a part of each unfinished command, one peer after the other: at least one part in a turn, unless
-        the store has enough to do. Then the next part waits until the store is no longer loaded, or for
-        `PART_INTERVAL_S`."""
-        while self._unfinished and (
-            not self._store_is_loaded or self._stopwatch_s() >= self._part_due_s
-        ):
-            peer, waiting = next(iter(self._unfinished.items()))
-            namespace, command = waiting.popleft()
-            if parts := namespace.parts(command):
-                waiting.extendleft((namespace, part) for part in reversed(parts))
-                continue
-            del self._unfinished[peer]
-            is_end = isinstance(command, Detach)
-            if not (is_end and self._waits(namespace, command, now_ms, turn)):
-                self._part_due_s = self._stopwatch_s() + PART_INTERVAL_S
-                namespace.apply(command, now_ms, turn)
-                active[namespace] = None
-            if waiting:
-                self._unfinished[peer] = waiting  # after the other peers
-            if self._stopwatch_s() > ends_s or turn.weight > PART_WEIGHT:
-                return
 
     def _set_timer(self, active: Iterable[Namespace]) -> None:
         """Sets one timer to the earliest deadline of all namespaces. Only those in which commands ran can have an

@@ -85,6 +85,13 @@ class MessageIdsForgotten(NamedTuple):
     until_ms: int
 
 
+class MessageIdsDeleted(NamedTuple):
+    """Ids that a deleted entity has seen."""
+
+    entity_id: int
+    message_ids: Sequence[str]
+
+
 class EntityStored(NamedTuple):
     """A queue, topic or subscription was created or changed. `definition` is JSON."""
 
@@ -122,9 +129,9 @@ class RulesDeleted(NamedTuple):
 
 
 class EntityDeleted(NamedTuple):
-    """An entity was deleted, with its session states, seen message ids and rules. `MessagesDeleted`
-    deletes its messages, before or after this record, perhaps in many parts. If the broker stops in between,
-    the store has messages of no entity."""
+    """An entity was deleted, with its session states and rules. `MessagesDeleted` deletes its messages and
+    `MessageIdsDeleted` the ids that it has seen, before or after this record, perhaps in many parts. If the broker stops
+    in between, the store has messages and ids of no entity."""
 
     entity_id: int
 
@@ -156,6 +163,7 @@ Record = (
     | SessionStateSet
     | MessageIdsSeen
     | MessageIdsForgotten
+    | MessageIdsDeleted
     | EntityStored
     | EntityDeleted
     | RulesStored

@@ -1,7 +1,8 @@
 """How much more the store can take, as the core knows it.
 
 The application sets it whenever the store has measured its space, and all namespaces of a store share it. The core
-subtracts what it has accepted since then, so that messages which come together are counted together.
+subtracts what it has accepted since then, so that messages which come together are counted together. A store that needs
+its remaining space for completing messages is full: then every send is refused, however small it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ and in an index."""
 COPY_BYTES = 32
 """What it needs for each copy on a subscription. Copies share the body."""
 
+FULL_DISK_FIX = "Receive messages, or free space on it; sends are refused until then."
+
 
 def needed_bytes(body_bytes: int, messages: int, copies: int) -> int:
     """Returns how much of the room messages need, with so many copies of all of them together."""
@@ -31,13 +34,26 @@ def needed_bytes(body_bytes: int, messages: int, copies: int) -> int:
 class StorageRoom:
     """The room of one store."""
 
-    __slots__ = ("_message_bytes", "_state_bytes", "_unstored_bytes", "is_scarce")
+    __slots__ = ("_message_bytes", "_state_bytes", "_unstored_bytes", "is_scarce", "refusal")
 
     def __init__(self) -> None:
         self._message_bytes = self._state_bytes = SCARCE_BYTES
         self._unstored_bytes = 0
         self.is_scarce = False
         """Whether what is accepted has to be counted."""
+        self.refusal: ServerBusy | None = None
+        """The error for all sends while the store is full."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all sends are refused."""
+        return self.refusal is not None
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Refuses all sends, or accepts them again."""
+        self.refusal = (
+            ServerBusy(f"The broker's disk is full. {FULL_DISK_FIX}") if is_full else None
+        )
 
     def set_measured(self, message_bytes: int, state_bytes: int) -> None:
         """The store can take so many bytes of messages, or of session states, with what is not stored yet."""

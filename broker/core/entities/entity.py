@@ -267,8 +267,8 @@ class Entity:
         """Raises if clients may not send here now."""
         if self.is_deleted:
             raise EntityNotFound(self.path)
-        if self.context.sends_refused is not None:
-            raise self.context.sends_refused
+        if self.context.room.refusal is not None:
+            raise self.context.room.refusal
         if self._is_send_disabled:
             raise EntityDisabled(self.path)
 

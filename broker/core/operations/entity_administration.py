@@ -303,8 +303,8 @@ class EntityAdministration:
         for queue in entity.queues:
             self._forwarding.end(queue)
             queue.close(turn)
-        if entity.duplicates is not None:
-            entity.duplicates.close()
+        if entity.duplicates is not None and (deleted := entity.duplicates.close()):
+            self._context.backlog.add(deleted)
         self._directory.remove(entity)
         entity.schedule_idle_check(now_ms)
         turn.records.append(EntityDeleted(entity.id))

@@ -96,7 +96,7 @@ class Forwarder:
         """Forward ready messages, as many as this turn may. Returns whether that was all. Dead
         letters that cannot be forwarded keep their places. Everything waits while nothing can be
         stored: see `Forwarding.retry`."""
-        if self._queue.context.sends_refused is not None:
+        if self._queue.context.room.is_full:
             return True
         backlog = self._queue.context.backlog
         target = self._directory.get(self._destination)

@@ -1,7 +1,7 @@
 """Ends a namespace that is deleted, or replaced by a copy of a snapshot.
 
-Its entities are gone at once. Its messages are deleted in parts by another namespace, because this one gets no
-commands any more. If the broker stops in between, the next start deletes the others.
+Its entities are gone at once. Its messages and the message ids that it has seen are deleted in parts by another namespace,
+because this one gets no commands any more. If the broker stops in between, the next start deletes the others.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.contract.effects import AttachRefused, Detached, Reply
 from broker.core.contract.records import EntityDeleted
+from broker.core.queues.duplicate_window import DeletedMessageIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,8 +57,9 @@ def close_namespace(
     turn: Turn,
 ) -> list[Work]:
     """Detach all links and refuse the waiting requests with this error. Record that all entities are deleted.
-    Returns the work that deletes their messages."""
+    Returns the work that deletes their messages and seen ids."""
     queues: list[Queue] = []
+    message_ids = DeletedMessageIds()
     for entity in directory:
         for receiver in entity.receivers:
             effect = AttachRefused if receiver.waits_for_session else Detached
@@ -65,6 +67,8 @@ def close_namespace(
         turn.effects += [Detached(peer, error) for peer in entity.senders]
         turn.records.append(EntityDeleted(entity.id))
         queues += entity.queues
+        if entity.duplicates is not None:
+            message_ids.merge(entity.duplicates.close())
     request: Any
     for request, _ in waiting:
         if request is not None:
@@ -73,4 +77,4 @@ def close_namespace(
     for queue in queues:
         queue.end()
     closed = ClosedQueues(queues)
-    return [*deletions, closed] if closed else deletions
+    return [*deletions, *(work for work in (closed, message_ids) if work)]

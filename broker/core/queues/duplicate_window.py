@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
+from broker.core.contract.records import MessageIdsDeleted, MessageIdsForgotten, MessageIdsSeen
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from broker.core.contract.turn import Turn
     from broker.core.queues.namespace_context import NamespaceContext
@@ -21,8 +21,8 @@ _SWEEPS_PER_WINDOW = 20
 SWEPT_MIN_IDS = 100
 SWEPT_MAX_IDS = 1_000
 SWEEP_PARTS = 500
-"""A sweep removes at most a part of the ids at once, and no fewer and no more than these. The store deletes each from
-another page, so that the deletion of all ids of a large window would need more space than a nearly full disk has."""
+"""At most a part of the ids is removed at once, and no fewer and no more than these. The store deletes each from another
+page, so that the deletion of all ids of a large window would need more space than a nearly full disk has."""
 
 
 class DuplicateWindow:
@@ -75,7 +75,7 @@ class DuplicateWindow:
         """Remove some of the ids that have left the window. Returns whether others are left. Ids of the same time are
         removed together, because the store deletes ids by their time."""
         seen = self._seen
-        part_ids = min(max(len(seen) // SWEEP_PARTS, SWEPT_MIN_IDS), SWEPT_MAX_IDS)
+        part_ids = _part_ids(len(seen))
         count = last_until_ms = 0
         while seen:
             message_id, until_ms = seen.popitem(last=False)
@@ -99,15 +99,69 @@ class DuplicateWindow:
         self._seen.clear()
         return until_ms
 
-    def close(self) -> None:
-        """The entity is deleted."""
+    def close(self) -> DeletedMessageIds:
+        """The entity is deleted. Returns the work that deletes the ids from the store."""
+        deleted = DeletedMessageIds()
+        deleted.add(self._entity_id, self._seen)
         self._seen.clear()
         self._context.deadlines.discard(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+        return deleted
 
     def _schedule_sweep(self, oldest_until_ms: int) -> None:
         if not self._sweep_at_ms:
             self._sweep_at_ms = oldest_until_ms + self.window_ms // _SWEEPS_PER_WINDOW
             self._context.deadlines.add(Due.DUPLICATE_WINDOW, self._sweep_at_ms, (self,))
+
+
+class DeletedMessageIds:
+    """The ids that deleted entities have seen. Deletes them from the store, in parts. Implements `Work`."""
+
+    __slots__ = ("_by_entity", "_count")
+
+    ends_with_namespace = False
+
+    def __init__(self) -> None:
+        self._by_entity: dict[int, list[str]] = {}
+        self._count = 0
+        """How many there were at first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._by_entity)
+
+    @property
+    def entity_ids(self) -> Iterable[int]:
+        """The deleted entities that have ids left."""
+        return self._by_entity.keys()
+
+    def add(self, entity_id: int, message_ids: Collection[str]) -> None:
+        """Add ids of one entity."""
+        if message_ids:
+            self._by_entity.setdefault(entity_id, []).extend(message_ids)
+            self._count += len(message_ids)
+
+    def merge(self, others: DeletedMessageIds) -> None:
+        """Add all ids of others."""
+        for entity_id, message_ids in others._by_entity.items():
+            self.add(entity_id, message_ids)
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `Work.do_part`."""
+        del count
+        left = _part_ids(self._count)
+        while self._by_entity and left:
+            entity_id, message_ids = next(iter(self._by_entity.items()))
+            part = message_ids[-left:]
+            del message_ids[-left:]
+            if not message_ids:
+                del self._by_entity[entity_id]
+            left -= len(part)
+            turn.records.append(MessageIdsDeleted(entity_id, part))
+        return bool(self._by_entity)
+
+
+def _part_ids(count: int) -> int:
+    """Returns how many ids are removed at once if there are so many."""
+    return min(max(count // SWEEP_PARTS, SWEPT_MIN_IDS), SWEPT_MAX_IDS)
 
 
 class _Sweep:

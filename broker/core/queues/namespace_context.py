@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.core.contract.counting import Counts
-    from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message, MessageReader
     from broker.core.contract.observations import Observations
     from broker.core.messages.identifiers import MessageIds
@@ -57,8 +56,6 @@ class NamespaceContext:
     """The size of all session states, which are in memory."""
     session_lock_changes: int = 0
     """How often a session got a holder or lost it."""
-    sends_refused: BrokerError | None = None
-    """The error for all sends, while nothing can be stored."""
     room: StorageRoom = field(default_factory=StorageRoom)
     """How much can be stored. Namespaces that share a store share it."""
     history: HistoryRecorder | None = None

@@ -53,6 +53,9 @@ ON CONFLICT (entity_id, message_id) DO UPDATE SET until_ms = excluded.until_ms
 -- name: forget_message_ids
 DELETE FROM message_ids WHERE entity_id = $1::bigint AND until_ms <= $2::bigint
 
+-- name: delete_message_ids
+DELETE FROM message_ids WHERE entity_id = $1::bigint AND message_id = ANY ($2::bytea[])
+
 -- name: set_entities
 INSERT INTO entities
     (entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms)
@@ -87,9 +90,6 @@ DELETE FROM sequence_numbers WHERE entity_id = ANY ($1::bigint[])
 
 -- name: delete_session_states_of_entities
 DELETE FROM session_states WHERE entity_id = ANY ($1::bigint[])
-
--- name: delete_message_ids_of_entities
-DELETE FROM message_ids WHERE entity_id = ANY ($1::bigint[])
 
 -- name: delete_rules_of_entities
 DELETE FROM rules WHERE entity_id = ANY ($1::bigint[])

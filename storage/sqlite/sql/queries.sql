@@ -72,6 +72,9 @@ LIMIT ?
 -- name: forget_message_ids
 DELETE FROM message_ids WHERE entity_id = ? AND until_ms <= ?
 
+-- name: delete_message_ids
+DELETE FROM message_ids WHERE entity_id = ? AND message_id IN ({many ?})
+
 -- name: set_entities
 REPLACE INTO entities
     (entity_id, namespace, kind, path, definition, created_time_ms, updated_time_ms)
@@ -101,9 +104,6 @@ DELETE FROM sequence_numbers WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_session_states_of_entities
 DELETE FROM session_states WHERE entity_id IN (SELECT value FROM json_each(?))
-
--- name: delete_message_ids_of_entities
-DELETE FROM message_ids WHERE entity_id IN (SELECT value FROM json_each(?))
 
 -- name: delete_rules_of_entities
 DELETE FROM rules WHERE entity_id IN (SELECT value FROM json_each(?))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import logging
+import os
 
 import pytest
 import structlog
@@ -97,3 +99,27 @@ def test_a_terminal_that_is_gone_stops_nothing(configured):
     output = configured()
     output.close()
     structlog.get_logger("peeklock").warning("nobody reads this")
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted(configured, monkeypatch):
+    """A write to a full pipe would stop the broker. When the pipe is read again, every line is whole."""
+    monkeypatch.setattr(logs, "READER_WAIT_MS", 1)
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 8192)
+    with os.fdopen(reading, "rb", 0) as reader, os.fdopen(writing, "w") as output:
+        configured()  # puts back what was there
+        logs.configure(Settings(log_format=LogFormat.JSON), output)
+        log = structlog.get_logger("peeklock.test")
+        log.info("first")
+        log.info("long", text="x" * 10_000)
+        for _ in range(3):
+            log.info("dropped")
+        read = reader.read(8192)
+        log.info("after")
+        read += reader.read(8192)
+    first, torn, *others = read.decode().splitlines()
+    assert "first" == json.loads(first)["event"]
+    assert "xxx" in torn
+    events = [json.loads(line) for line in others]
+    assert ["after", "log.dropped"] == [event["event"] for event in events]
+    assert 4 == events[-1]["count"]

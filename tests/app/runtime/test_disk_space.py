@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING
+
+from structlog.testing import capture_logs
 
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.disk_space import DiskSpace
@@ -39,11 +43,16 @@ class MeasuringStore(FakeStore):
             self.room = Room(self.room.message_bytes - 1_000, self.room.state_bytes)
 
 
-def test_the_room_that_is_left_after_a_commit_is_known_at_once():
+async def measured(space: DiskSpace) -> None:
+    space.check()
+    await space.finish()
+
+
+async def test_the_room_that_is_left_after_a_commit_is_known_at_once():
     """Turns that are not stored yet are subtracted from it."""
     store = MeasuringStore()
-    space = DiskSpace(store, "sqlite:", {})
-    space.check()
+    space = DiskSpace(store, "sqlite:", lambda: None)
+    await measured(space)
     first, second = Turn(), Turn()
     space.room.take(3_000, first)
     space.room.take(4_000, second)
@@ -56,26 +65,91 @@ def test_the_room_that_is_left_after_a_commit_is_known_at_once():
     store.room = Room(3_000, 3_000)
     space.stored(second)
     assert space.room.has(3_000)
+    space.close()
 
 
-def test_sends_are_refused_and_accepted_as_the_store_has_room():
-    """A restart from the store begins with what the store says then."""
+async def test_sends_are_refused_and_accepted_as_the_store_has_room():
+    """Also after a restart from the store."""
     dialogue = CoreDialogue()
     store = FakeStore()
-    space = DiskSpace(store, "sqlite:", {"ns": dialogue.namespace})
+    again: list[bool] = []
+    space = DiskSpace(store, "sqlite:", lambda: again.append(True))
+    dialogue.namespace._context.room = space.room
     store.has_room = False
-    assert not space.check()
+    await measured(space)
     (refused,) = dialogue.run(send("a")).effects
     assert isinstance(refused, SendRefused)
     assert "disk is full" in str(refused.error)
     store.has_room = True
-    assert space.check()
+    await measured(space)
     assert [Accepted(S, ["a"])] == dialogue.run(send("a")).effects
-    store.has_room = False
+    found = []
+    for has_room in (False, True):
+        store.has_room = has_room
+        await space.begin_again()
+        found.append(space.room.is_full)
+    assert ([True, False], [True, True]) == (found, again)
+    space.close()
+
+
+class HeldStore(FakeStore):
+    """A store on a disk that does not answer until a test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = threading.Event()
+        self.asked = 0
+
+    def measure_room(self) -> bool:
+        self.asked += 1
+        self.may_answer.wait()
+        return super().measure_room()
+
+
+async def test_a_disk_that_does_not_answer_is_asked_once():
+    """The event loop goes on, and no thread waits for each check. After the answer it is asked again."""
+    store = HeldStore()
+    space = DiskSpace(store, "sqlite:", lambda: None)
+    for _ in range(5):
+        space.check()
+        await asyncio.sleep(0.01)
+    assert 1 == store.asked
+    store.may_answer.set()
+    await space.finish()
+    await measured(space)
+    assert 2 == store.asked
+    space.close()
+
+
+async def test_namespaces_that_were_restored_wait_for_an_answer_that_is_not_too_old():
+    """The disk became full after it was asked."""
+    store = HeldStore()
+    space = DiskSpace(store, "sqlite:", lambda: None)
     space.check()
-    store.has_room = True
-    space.begin_again()
-    assert space.sends_refused is None
+    await asyncio.sleep(0)
+    beginning = asyncio.get_running_loop().create_task(space.begin_again())
+    await asyncio.sleep(0.01)
+    assert not beginning.done()
+    store.may_answer.set()
+    await beginning
+    assert 2 == store.asked
+    space.close()
+
+
+async def test_a_measurement_that_fails_is_logged_and_made_again():
+    """It is no reason to refuse sends."""
+
+    class FailingStore(FakeStore):
+        def measure_room(self) -> bool:
+            raise MemoryError
+
+    space = DiskSpace(FailingStore(), "sqlite:", lambda: None)
+    with capture_logs() as logs:
+        await measured(space)
+        await measured(space)
+    assert ["storage.not_measured"] * 2 == [one["event"] for one in logs]
+    assert not space.room.is_full
+    space.close()
 
 
 async def test_namespaces_know_the_room_from_the_start_and_after_each_commit():
@@ -98,7 +172,7 @@ async def test_namespaces_know_the_room_from_the_start_and_after_each_commit():
     await core.close()
 
 
-def test_a_store_in_memory_has_no_limit():
-    space = DiskSpace(MemoryStore(), "memory:", {})
-    space.check()
+async def test_a_store_in_memory_has_no_limit():
+    space = DiskSpace(MemoryStore(), "memory:", lambda: None)
+    await measured(space)
     assert not space.room.is_scarce

@@ -230,6 +230,7 @@ async def test_a_snapshot_that_is_too_large_for_the_disk_is_refused(broker: Brok
     commits = broker.store.commits
     broker.store.room = Room(5_000, 5_000)
     broker.core.check_disk_space()
+    await broker.core._disk_space.finish()
     with pytest.raises(ServerBusy, match="disk has no room"):
         await broker.lifecycle.take_snapshot(DEFAULT, "s", is_ephemeral=False)
     assert commits == broker.store.commits

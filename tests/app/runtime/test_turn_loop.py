@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.app.runtime import turn_loop
+from broker.app.runtime import unfinished_commands
 from broker.app.runtime.clock import Clock
-from broker.app.runtime.turn_loop import GATHERED_MAX, PART_INTERVAL_S, TURN_S, TurnLoop
+from broker.app.runtime.turn_loop import GATHERED_MAX, TURN_S, TurnLoop
+from broker.app.runtime.unfinished_commands import PART_INTERVAL_S
 from broker.core.contract.commands import Credit, Detach, Send, Settle, Tick
 from broker.core.contract.effects import Reply
 from broker.core.contract.message import Message
@@ -313,7 +314,7 @@ async def test_parts_wait_for_the_next_pass_after_a_long_turn():
     def apply_slowly(command: Any, now_ms: int, turn: Any) -> None:
         apply(command, now_ms, turn)
         if command.peer == "light":
-            clock.watch_s += 2 * turn_loop.SHORT_TURN_S
+            clock.watch_s += 2 * unfinished_commands.SHORT_TURN_S
 
     namespace.apply = apply_slowly  # type: ignore[method-assign]
     turns.submit(one, _send("heavy", 1, 2))
@@ -326,8 +327,8 @@ async def test_parts_wait_for_the_next_pass_after_a_long_turn():
 
 async def test_a_large_part_waits_until_the_one_before_it_is_durable(monkeypatch):
     """However long the commit takes: a second one in the store would only delay other clients."""
-    monkeypatch.setattr(turn_loop, "LARGE_PART_WEIGHT", 0)
-    monkeypatch.setattr(turn_loop, "PART_WEIGHT", 0)
+    monkeypatch.setattr(unfinished_commands, "LARGE_PART_WEIGHT", 0)
+    monkeypatch.setattr(unfinished_commands, "PART_WEIGHT", 0)
     clock = StoppedWatch()
     turns, namespace, committer = _wide_loop(clock)
     committer.is_loaded = False

@@ -195,9 +195,9 @@ def test_a_send_to_a_deleted_entity_is_refused():
 def test_the_server_can_refuse_all_sends_for_a_while():
     """For example while the disk is full. Receiving still works."""
     dialogue = CoreDialogue()
-    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    dialogue.room.set_full(is_full=True)
     assert dialogue >> send("a") << SendRefused(S, "a", ServerBusy)
-    dialogue.namespace.refuse_sends(None)
+    dialogue.room.set_full(is_full=False)
     assert dialogue >> send("a") << stored(1) << Accepted(S, ["a"])
 
 

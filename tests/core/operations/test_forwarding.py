@@ -16,7 +16,7 @@ from broker.core.contract.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.contract.errors import ArgumentError, NotAllowed, ServerBusy
+from broker.core.contract.errors import ArgumentError, NotAllowed
 from broker.core.contract.settlement_values import DEAD_LETTER
 from config.model.definitions import (
     UNLIMITED_MS,
@@ -184,10 +184,11 @@ def test_messages_wait_while_the_server_refuses_all_sends():
     """As when there is no room in the store: that passes, and is no reason to dead-letter."""
     dialogue = chain("q")
     dialogue.run(AttachSender(S, "q"), send(message("a", at_ms=START_MS + 1_000)))
-    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    dialogue.room.set_full(is_full=True)
     dialogue.run(Advance(1_000))
     assert ["a"] == [text_of(m) for m in peek(dialogue, "q")]
-    dialogue.namespace.refuse_sends(None)
+    dialogue.room.set_full(is_full=False)
+    dialogue.namespace.retry_forwarding()
     dialogue.run(Advance(0))
     assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
     assert [] == peek(dialogue, "q/$DeadLetterQueue")
@@ -263,10 +264,11 @@ def test_dead_letters_go_on_when_the_server_takes_sends_again():
         entities={"q": QueueDefinition(forward_dead_letters_to="end"), "end": QueueDefinition()}
     )
     dialogue.run(send("a"), credit(1))
-    dialogue.namespace.refuse_sends(ServerBusy("No room."))
+    dialogue.room.set_full(is_full=True)
     dialogue.run(Settle(R, [T1], ["h"], DEAD_LETTER))
     assert ["a"] == [text_of(m) for m in peek(dialogue, "q/$DeadLetterQueue")]
-    dialogue.namespace.refuse_sends(None)
+    dialogue.room.set_full(is_full=False)
+    dialogue.namespace.retry_forwarding()
     dialogue.run(Advance(0))
     assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
 

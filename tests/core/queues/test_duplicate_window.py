@@ -4,9 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.contract.commands import AttachSender, GetEntity, Peek, Schedule, SendBatch, Tick
-from broker.core.contract.errors import ArgumentError
-from broker.core.contract.records import MessageIdsForgotten, MessageIdsSeen
+from broker.core.contract.commands import (
+    AttachSender,
+    CreateEntity,
+    DeleteEntity,
+    GetEntity,
+    Peek,
+    Schedule,
+    SendBatch,
+    Tick,
+)
+from broker.core.contract.errors import ArgumentError, NamespaceRestored
+from broker.core.contract.records import (
+    EntityDeleted,
+    MessageIdsDeleted,
+    MessageIdsForgotten,
+    MessageIdsSeen,
+)
+from broker.core.contract.turn import Turn
 from broker.core.queues.duplicate_window import SWEPT_MIN_IDS
 from config.model.definitions import QueueDefinition
 from tests.support.core_dialogue import (
@@ -24,14 +39,13 @@ from tests.support.core_dialogue import (
 )
 
 WINDOW_MS = 20_000
+DEFINITION = QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
 
 
 @pytest.fixture
 def dialogue():
     """A queue with a duplicate detection window of 20 s."""
-    return CoreDialogue(
-        QueueDefinition(requires_duplicate_detection=True, duplicate_window_ms=WINDOW_MS)
-    )
+    return CoreDialogue(DEFINITION)
 
 
 def _window(dialogue):
@@ -117,6 +131,71 @@ def test_many_ids_are_forgotten_in_parts(dialogue):
         assert stored == dict(_window(dialogue).seen())
     assert (4, count) == (len(forgotten), sum(forgotten))
     assert max(forgotten) <= SWEPT_MIN_IDS + 1
+
+
+def _see_many(dialogue: CoreDialogue, count: int) -> None:
+    """In one millisecond, as the messages of a batch."""
+    messages = [message("a", message_id=str(number)) for number in range(count)]
+    dialogue.run(SendBatch(S, messages, "h"))
+
+
+def _stored_ids(dialogue: CoreDialogue) -> list[str]:
+    return [message_id for _, message_id, _ in dialogue.commit().load().message_ids]
+
+
+def test_the_ids_of_a_deleted_entity_are_deleted_in_parts(dialogue):
+    """For the same reason, and also those of one millisecond. An entity of the same name has seen none of them."""
+    count = 3 * SWEPT_MIN_IDS + 10
+    _see_many(dialogue, count)
+    turn = dialogue.run(DeleteEntity(CLIENT, "d", "q"))
+    deleted = [record for record in turn.records if isinstance(record, MessageIdsDeleted)]
+    assert (EntityDeleted(1), []) == (turn.records[-1], deleted)
+    dialogue.run(CreateEntity(CLIENT, "c", "q", DEFINITION), AttachSender(S, "q"))
+    dialogue.run(send(message("again", message_id="7")))
+    assert ["again"] == texts(dialogue)
+    while dialogue.namespace.next_deadline_ms() == dialogue.now_ms:
+        records = dialogue.run(Tick()).records
+        deleted += [one for one in records if isinstance(one, MessageIdsDeleted)]
+        assert len(records) <= 1
+    assert [SWEPT_MIN_IDS] * 3 + [10] == [len(record.message_ids) for record in deleted]
+    assert ["7"] == _stored_ids(dialogue)
+
+
+def test_ids_left_of_a_deleted_entity_are_deleted_after_a_restart(dialogue):
+    """In parts as well. Nothing else of the entity may be left in the store: no message, and no sequence number."""
+    _see_many(dialogue, 2 * SWEPT_MIN_IDS)
+    dialogue.run(DeleteEntity(CLIENT, "d", "q"))
+    while dialogue.commit().rows:
+        dialogue.run(Tick())
+    left = len(_stored_ids(dialogue))
+    assert left
+    later = dialogue.restarted()
+    view = later.ask(CreateEntity(CLIENT, "c", "other", DEFINITION))
+    assert view.path == "other"
+    for _ in range(2):
+        later = later.restarted()
+        later.run(AttachSender(S, "other"), send(message("new", message_id="1")))
+    while later.namespace.next_deadline_ms() == later.now_ms:
+        records = later.run(Tick()).records
+        ids = [one.message_ids for one in records if isinstance(one, MessageIdsDeleted)]
+        assert sum(map(len, ids)) <= SWEPT_MIN_IDS
+    assert ["1"] == _stored_ids(later)
+
+
+def test_the_ids_of_a_closed_namespace_are_deleted_in_parts(dialogue):
+    """By the work that another namespace gets."""
+    _see_many(dialogue, SWEPT_MIN_IDS + 1)
+    turns = [Turn()]
+    for work in dialogue.namespace.close(NamespaceRestored("ns"), turns[0]):
+        is_left = True
+        while is_left:
+            turns.append(Turn())
+            is_left = work.do_part(1_000, turns[-1])
+            ids = [one for one in turns[-1].records if isinstance(one, MessageIdsDeleted)]
+            assert sum(len(one.message_ids) for one in ids) <= SWEPT_MIN_IDS
+    assert [] == [one for one in turns[0].records if isinstance(one, MessageIdsDeleted)]
+    dialogue.turns += turns
+    assert ([], {}) == (_stored_ids(dialogue), dialogue.store.rows)
 
 
 def test_scheduled_messages_count_too(dialogue):

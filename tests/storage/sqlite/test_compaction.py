@@ -161,7 +161,7 @@ def test_nothing_is_written_again_while_there_is_no_space_for_it(sqlite):
     for number in range(1, 101):
         send(sqlite, [number])
     assert 0 == rewritten_by(sqlite, [MessagesDeleted([1], [1])])
-    assert sqlite.has_room
+    assert sqlite.measure_room()
     assert 0 < rewritten_by(sqlite, [MessagesDeleted([2], [2])])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -10,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import storage.sqlite.free_space
-from broker.core.contract.records import MessagesDeleted, MessagesStored, SessionStateSet
+from broker.core.contract.records import (
+    EntityDeleted,
+    EntityStored,
+    MessageIdsSeen,
+    MessagesDeleted,
+    MessagesStored,
+    SessionStateSet,
+)
+from broker.core.contract.turn import Turn
+from broker.core.queues.duplicate_window import DeletedMessageIds
 from storage.contract import StorageFull
 from storage.sqlite.free_space import SMALL_STATE_BYTES
 from storage.sqlite.store import SqliteStore
@@ -18,8 +28,10 @@ from tests.storage.sample_records import message_ids, payload, row, stored
 from tests.support.small_disks import small_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from storage.contract import Room
 
 
 @contextmanager
@@ -54,7 +66,7 @@ def test_what_the_room_allows_can_be_stored(tmp_path, disk_kibibytes, share):
     with store_on_small_disk(tmp_path, disk_kibibytes << 10) as store:
         numbers = []
         for number in range(2, 500):
-            if not store.has_room or store.room.message_bytes < 20_000:
+            if not store.measure_room() or store.room.message_bytes < 20_000:
                 break
             store.commit([message(number, store.room.message_bytes // share)])
             numbers.append(number)
@@ -63,7 +75,7 @@ def test_what_the_room_allows_can_be_stored(tmp_path, disk_kibibytes, share):
         assert numbers == message_ids(store)
         for number in numbers:
             store.commit([MessagesDeleted([number], [number])])
-        assert store.has_room
+        assert store.measure_room()
         again_bytes = store.room.message_bytes
         assert again_bytes >= 20_000
         store.commit([message(1_000, again_bytes)])
@@ -78,7 +90,7 @@ def test_the_log_of_a_commit_has_to_fit_on_the_disk(tmp_path):
             store.commit([message(number, 1 << 20)])
         store.commit([MessagesDeleted(numbers, numbers)])
         leave_free(store, 6 << 20)
-        assert store.has_room
+        assert store.measure_room()
         room_bytes = store.room.message_bytes
         assert 4 << 20 < room_bytes < 6 << 20
         with pytest.raises(StorageFull, match="has no room"):
@@ -92,7 +104,7 @@ def test_room_for_messages_leaves_the_reserve_alone(tmp_path):
     """Small session states may use it: a receiver may need to set one before it completes a message."""
     with store_on_small_disk(tmp_path, 32 << 20) as store:
         leave_free(store, 400_000)
-        assert not store.has_room
+        assert not store.measure_room()
         assert store.room.message_bytes == 0
         assert store.room.state_bytes > SMALL_STATE_BYTES * 0.9
 
@@ -104,7 +116,7 @@ def test_small_session_states_are_set_until_the_reserve_is_used(tmp_path):
             store.commit([message(number, 100_000)])
         store.maintain()
         leave_free(store, 100_000)
-        assert not store.has_room
+        assert not store.measure_room()
         count = 0
         for number in range(200):
             if store.room.state_bytes < 60_000:
@@ -185,6 +197,72 @@ def test_what_a_failed_commit_has_left_in_the_log_is_not_read_again(tmp_path):
         assert end == store._log.size_bytes
         store.commit([message(3, 1_000)])
         assert [2, 3] == message_ids(store)
+
+
+def test_an_entity_that_has_seen_many_message_ids_can_be_deleted_on_a_full_disk(tmp_path):
+    """In parts. All ids in one transaction would need more space than the reserve has."""
+    with store_on_small_disk(tmp_path, 28 << 20) as store:
+        names = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(50_000)]
+        store.commit([EntityStored(1, "ns", "queue", "q", "{}", 0, 0)])
+        for start in range(0, len(names), 1_000):
+            seen = [(name, 1) for name in names[start : start + 1_000]]
+            store.commit([MessageIdsSeen(1, seen)])
+        take_all(store)
+        deleted = DeletedMessageIds()
+        deleted.add(1, names)
+        store.commit([EntityDeleted(1)])
+        is_left = True
+        while is_left:
+            turn = Turn()
+            is_left = deleted.do_part(1, turn)
+            store.commit(turn.records)
+        assert ([], []) == (store.load().entities, list(store.load().message_ids))
+
+
+# --- beside commits --------------------------------------------------------------------------------
+
+
+def meanwhile(store: SqliteStore, act: Callable[[], None]) -> None:
+    """Does something while the next measurement is made."""
+    space = store._space
+    room_with = space._room_with
+
+    def room_with_slowly(free_bytes: int) -> Room:
+        room = room_with(free_bytes)
+        del space._room_with
+        act()
+        return room
+
+    space._room_with = room_with_slowly  # type: ignore[method-assign]
+
+
+def test_what_a_commit_has_measured_meanwhile_stays(tmp_path):
+    """The room without its messages would be too large."""
+    with store_on_small_disk(tmp_path, 32 << 20) as store:
+        before = store.room
+        meanwhile(store, lambda: store.commit([message(2, 1 << 20)]))
+        assert store.measure_room()
+        assert store.room.message_bytes < before.message_bytes
+
+
+def test_blocks_are_not_written_again_if_the_disk_became_full_meanwhile(tmp_path):
+    """The answer of the disk is older than that."""
+    with store_on_small_disk(tmp_path, 32 << 20) as store:
+        meanwhile(store, store._space.release_reserve)
+        assert store.measure_room()
+        assert not store._space.may_rewrite
+        assert store.measure_room()
+        assert store._space.may_rewrite
+
+
+def test_nothing_is_committed_inline_while_the_disk_does_not_answer(sqlite, monkeypatch):
+    """A commit could take as long, and the event loop would wait for it."""
+    monkeypatch.setattr(storage.sqlite.free_space, "HANGS_S", 0.0)
+    found = []
+    meanwhile(sqlite, lambda: found.append(sqlite.commits_inline))
+    assert sqlite.commits_inline
+    sqlite.measure_room()
+    assert ([False], True) == (found, sqlite.commits_inline)
 
 
 # --- commits that another program leaves no space for -----------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 from broker.core.contract.records import (
     EntityDeleted,
+    MessageIdsDeleted,
     MessageIdsForgotten,
     MessageIdsSeen,
     MessagesDeleted,
@@ -39,6 +40,7 @@ RECORDS: list[Any] = [
     SessionStateSet(3, "s", None, 1_700),
     MessageIdsSeen(4, [('id " für', 5), ("", 1 << 60)]),
     MessageIdsForgotten(4, 17),
+    MessageIdsDeleted(4, ['id " für', ""]),
     SequenceNumbersSkipped([(1, 0, 5), (2, 1, 1 << 40)]),
 ]
 
@@ -98,6 +100,7 @@ def test_large_and_rare_records_go_to_the_tables(record):
         MessageIdsSeen(1, [("\ud800", 1)]),
         MessageIdsSeen(1, [("a", 1 << 63)]),
         MessageIdsForgotten(1, 1 << 63),
+        MessageIdsDeleted(1, ["\ud800"]),
         SequenceNumbersSkipped([(1, 0, 1 << 63)]),
         MessagesDeleted([1 << 63], []),
         stored([1], session_id="\ud800"),
