@@ -16,7 +16,9 @@ An entry:
 
 The file bypasses the page cache if its file system allows that, and such writes must have whole blocks. They take a fifth
 less time, and the kernel can write them in the background. Brokers up to version 6 of the schema wrote entries without
-zeros between them. What follows the last entry of a segment has an older number or no valid checksum. The database has the number of the last
+zeros between them.
+
+What follows the last entry of a segment has an older number or no valid checksum. The database has the number of the last
 entry that is in the tables, and the id of the store, so that a journal of another database is not read.
 """
 
