@@ -7,15 +7,15 @@
 
 /* --- the class Message ---------------------------------------------------------------------- */
 
-#define SLOTS_MAX 64
 #define HEAD_MAX_BYTES 320
 #define ID_BYTES 34 /* a short string of 32 hexadecimal digits */
+#define GROUP_ID 10 /* its position in the list of properties */
 
-static PyTypeObject *message_type; /* broker.core.contract.message.Message */
+/* Codes of sections. */
+enum { HEADER_SECTION = 0x70, ANNOTATIONS_SECTION = 0x72, PROPERTIES, APPLICATION_PROPERTIES, DATA, VALUE = 0x77 };
+
+static PyObject *example;          /* a Message with the values with which every message begins */
 static PyObject *read_annotations; /* protocol.codec.section_maps.read_annotations */
-static PyObject *slot_defaults[SLOTS_MAX];
-static Py_ssize_t slot_offsets[SLOTS_MAX];
-static int slot_count;
 
 /* The slots that are read or written here, in the order of slot_names. */
 enum { BODY, ANNOTATIONS, HEADER, TIME_TO_LIVE, SCHEDULED, SIZE, CHANGES, NUMBER, FIRST_NUMBER, ENQUEUED, COUNT, STATE };
@@ -26,30 +26,37 @@ static Py_ssize_t offset_of[sizeof slot_names / sizeof *slot_names];
 
 #define SLOT(message, offset) (*(PyObject **)((char *)(message) + (offset)))
 #define FIELD(message, name) SLOT(message, offset_of[name])
+#define IS_MESSAGE(object) (example != NULL && Py_IS_TYPE(object, Py_TYPE(example)))
 
-/* set_message_type(message, read_annotations): takes the class of a message and the values with which every message
-   begins, and a function of the codec. */
+/* set_message_type(message, read_annotations): takes a message with the values with which every message begins, and a
+   function of the codec. Its class has only slots. */
 static PyObject *set_message_type(PyObject *module, PyObject *args) {
-    PyObject *message, *reader, *key, *descriptor;
-    Py_ssize_t position = 0;
+    PyObject *message, *reader;
     if (!PyArg_ParseTuple(args, "OO", &message, &reader))
         return NULL;
     for (int i = 0; slot_names[i] != NULL; i++) {
-        descriptor = PyDict_GetItemString(Py_TYPE(message)->tp_dict, slot_names[i]);
-        if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+        PyObject *descriptor = PyDict_GetItemString(Py_TYPE(message)->tp_dict, slot_names[i]);
+        if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type) ||
+            Py_TYPE(message)->tp_dictoffset != 0 || Py_TYPE(message)->tp_weaklistoffset != 0)
             return PyErr_Format(PyExc_TypeError, "%s is not a slot of a message", slot_names[i]);
         offset_of[i] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
     }
-    slot_count = 0;
-    while (PyDict_Next(Py_TYPE(message)->tp_dict, &position, &key, &descriptor))
-        if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && slot_count < SLOTS_MAX) {
-            slot_offsets[slot_count] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
-            Py_XSETREF(slot_defaults[slot_count], Py_XNewRef(SLOT(message, slot_offsets[slot_count])));
-            slot_count++;
-        }
-    Py_XSETREF(message_type, (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(message)));
+    Py_XSETREF(example, Py_NewRef(message));
     Py_XSETREF(read_annotations, Py_NewRef(reader));
     Py_RETURN_NONE;
+}
+
+/* Returns a list of what `make` returns for each item of a sequence. Takes the reference to the sequence. */
+static PyObject *list_of(PyObject *items, PyObject *(*make)(PyObject *, Py_ssize_t, void *), void *context) {
+    PyObject *list = items == NULL ? NULL : PyList_New(PySequence_Fast_GET_SIZE(items));
+    for (Py_ssize_t i = 0; list != NULL && i < PyList_GET_SIZE(list); i++) {
+        PyObject *made = make(PySequence_Fast_GET_ITEM(items, i), i, context);
+        PyList_SET_ITEM(list, i, made);
+        if (made == NULL)
+            Py_CLEAR(list);
+    }
+    Py_XDECREF(items);
+    return list;
 }
 
 /* Sets a field to a new reference. Returns 0 with an error if that is NULL, because it could not be created. */
@@ -61,51 +68,16 @@ static int set_field(PyObject *message, int name, PyObject *value) {
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* Returns where a simple value ends. Returns NULL if it is longer than the data, is compound or described, or has a
-   constructor that is not known. */
-const uint8_t *simple_end(const uint8_t *p, const uint8_t *end) {
-    /* By the high half of a constructor: which low halves exist, and the width of the value (AMQP 1.0 §1.2). */
-    static const uint16_t known[16] = {[4] = 0x1f, [5] = 0x7f, [6] = 3, [7] = 0x1f, [8] = 0x1f, [9] = 0x110,
-                                       [10] = 0xb, [11] = 0xb};
-    static const uint8_t widths[16] = {[5] = 1, [6] = 2, [7] = 4, [8] = 8, [9] = 16, [10] = 1, [11] = 4};
-    if (p >= end || !(known[*p >> 4] >> (*p & 15) & 1))
-        return NULL;
-    uint8_t category = *p++ >> 4;
-    size_t size = widths[category];
-    if (category >= 10) {
-        if ((size_t)(end - p) < size)
-            return NULL;
-        p += size;
-        size = size == 1 ? p[-1] : read_32(p - 4);
-    }
-    return (size_t)(end - p) >= size ? p + size : NULL;
-}
-
-/* Reads the list or map at p, whose constructor is `code` or its wide form. Returns 0 if it is another value. */
-int read_compound(const uint8_t *p, const uint8_t *end, uint8_t code, Compound *found) {
-    int width = end - p < 3 ? 0 : *p == code ? 1 : *p == code + 0x10 ? 4 : 0;
-    if (width == 0 || end - p < 1 + 2 * width)
-        return 0;
-    size_t size = width == 1 ? p[1] : read_32(p + 1);
-    *found = (Compound){p + 1 + 2 * width, p + 1 + width + size, width == 1 ? p[2] : read_32(p + 5)};
-    return (size_t)(end - p) >= 1 + width + size && found->first <= found->end;
-}
-
-/* Whether a section with a short descriptor begins here. */
-static int is_section(const uint8_t *p, const uint8_t *end, uint8_t code) {
-    return end - p >= 4 && p[0] == 0 && p[1] == 0x53 && p[2] == code;
-}
-
 typedef struct {
     long header; /* see pack_header */
     uint32_t time_to_live_ms; /* 0 for none */
     const uint8_t *annotations, *bare;
 } Sections;
 
-static int read_header(const Compound *list, Sections *found) {
-    const uint8_t *p = list->first, *next;
-    for (uint32_t i = 0; i < list->count; i++, p = next) {
-        if ((next = simple_end(p, list->end)) == NULL || i > 4)
+static int read_header(Items *list, Sections *found) {
+    const uint8_t *p;
+    for (int i = 0; list->count > 0; i++) {
+        if ((p = take_item(list)) == NULL || i > 4)
             return 0;
         if (i == 0 && *p <= 0x42)
             found->header |= *p == 0x41 ? 1 : *p == 0x42 ? 1 << 10 : 0;
@@ -118,68 +90,56 @@ static int read_header(const Compound *list, Sections *found) {
         else
             return 0;
     }
-    return p == list->end;
+    return list->next == list->end;
 }
 
 /* Checks that properties hold simple values, and no expiry time, which limits the time to live. */
-static int check_properties(const Compound *list) {
-    const uint8_t *p = list->first;
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (i == 8 && p < list->end && *p != 0x40)
+static int check_properties(Items *list) {
+    const uint8_t *p;
+    for (int i = 0; list->count > 0; i++)
+        if ((p = take_item(list)) == NULL || (i == 8 && *p != 0x40))
             return 0;
-        if ((p = simple_end(p, list->end)) == NULL)
-            return 0;
-    }
-    return p == list->end;
+    return list->next == list->end;
 }
 
 /* Checks that application properties are stored as they are: with names that are short strings in ASCII, and without
    decimals. */
-static int check_application_properties(const Compound *map) {
-    const uint8_t *p = map->first, *value;
-    for (uint32_t i = 0; i < map->count; i += 2) {
-        if (p >= map->end || *p != 0xa1 || (value = simple_end(p, map->end)) == NULL)
+static int check_application_properties(Items *map) {
+    const uint8_t *p, *value;
+    while (map->count > 0) {
+        if ((p = take_item(map)) == NULL || *p != 0xa1 || (value = take_item(map)) == NULL || *value == 0x74 ||
+            *value == 0x84 || *value == 0x94)
             return 0;
         for (p += 2; p < value; p++)
             if (*p >= 0x80)
                 return 0;
-        if ((p = simple_end(value, map->end)) == NULL || *value == 0x74 || *value == 0x84 || *value == 0x94)
-            return 0;
     }
-    return p == map->end && map->count % 2 == 0;
+    return map->next == map->end;
 }
 
 /* Finds the sections of a message. Returns 0 if it is not plain. */
 static int read_sections(const uint8_t *p, const uint8_t *end, Sections *found) {
-    Compound compound;
-    if (is_section(p, end, 0x70)) {
-        if (p[3] == 0x45)
-            compound.end = p + 4;
-        else if (!read_compound(p + 3, end, 0xc0, &compound) || !read_header(&compound, found))
-            return 0;
-        p = compound.end;
-    }
-    if (is_section(p, end, 0x72)) {
-        if (!read_compound(p + 3, end, 0xc1, &compound))
-            return 0;
-        found->annotations = compound.count > 0 || compound.first != compound.end ? p + 3 : NULL;
-        p = compound.end;
-    }
+    Items items;
     found->bare = p;
-    if (is_section(p, end, 0x73)) {
-        if (p[3] == 0x45)
-            compound.end = p + 4;
-        else if (!read_compound(p + 3, end, 0xc0, &compound) || !check_properties(&compound))
+    for (uint8_t section = HEADER_SECTION; section < DATA; section++) {
+        int is_list = section == HEADER_SECTION || section == PROPERTIES;
+        if (!has_descriptor(p, end, section))
+            continue;
+        if (!read_items(p + 3, end, is_list ? 0xc0 : 0xc1, &items))
             return 0;
-        p = compound.end;
-    }
-    if (is_section(p, end, 0x74)) {
-        if (!read_compound(p + 3, end, 0xc1, &compound) || !check_application_properties(&compound))
+        const uint8_t *value = p + 3;
+        p = items.end;
+        if (section < PROPERTIES)
+            found->bare = p;
+        if (section == ANNOTATIONS_SECTION)
+            found->annotations = items.count > 0 || items.next != items.end ? value : NULL;
+        else if (!(section == HEADER_SECTION    ? read_header(&items, found)
+                   : section == PROPERTIES      ? check_properties(&items)
+                   : section == APPLICATION_PROPERTIES && check_application_properties(&items)))
             return 0;
-        p = compound.end;
     }
-    int is_data = is_section(p, end, 0x75) && (p[3] == 0xa0 || p[3] == 0xb0);
-    return (is_data || is_section(p, end, 0x77)) && simple_end(p + 3, end) == end;
+    int is_data = has_descriptor(p, end, DATA) && (p[3] == 0xa0 || p[3] == 0xb0);
+    return (is_data || has_descriptor(p, end, VALUE)) && value_end(p + 3, end) == end;
 }
 
 /* Sets the annotations and the scheduled time. Returns 0 with an error. */
@@ -193,22 +153,21 @@ static int set_annotations(PyObject *message, PyObject *data, Py_ssize_t positio
 }
 
 /* Returns a message, or None if it is not plain. */
-static PyObject *read_one(PyObject *data) {
+static PyObject *message_of(PyObject *data, Py_ssize_t index, void *none) {
     Sections found = {0};
-    if (message_type == NULL || !PyBytes_CheckExact(data))
+    if (example == NULL || !PyBytes_CheckExact(data))
         return PyErr_Format(PyExc_TypeError, "a message is read from bytes, after set_message_type");
     const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
     if (!read_sections(start, end, &found))
         Py_RETURN_NONE;
-    PyObject *message = message_type->tp_alloc(message_type, 0);
+    PyObject *message = Py_TYPE(example)->tp_alloc(Py_TYPE(example), 0);
     if (message == NULL)
         return NULL;
-    for (int i = 0; i < slot_count; i++)
-        SLOT(message, slot_offsets[i]) = Py_XNewRef(slot_defaults[i]);
+    for (Py_ssize_t at = sizeof(PyObject); at < Py_TYPE(example)->tp_basicsize; at += sizeof(PyObject *))
+        SLOT(message, at) = Py_XNewRef(SLOT(example, at));
     PyObject *body = found.bare == start ? Py_NewRef(data) /* large ones are not copied */
                                          : PyBytes_FromStringAndSize((char *)found.bare, end - found.bare);
-    if (!set_field(message, BODY, body) ||
-        !set_field(message, SIZE, PyLong_FromSsize_t(end - start)) ||
+    if (!set_field(message, BODY, body) || !set_field(message, SIZE, PyLong_FromSsize_t(end - start)) ||
         (found.header != 0 && !set_field(message, HEADER, PyLong_FromLong(found.header))) ||
         (found.time_to_live_ms != 0 &&
          !set_field(message, TIME_TO_LIVE, PyLong_FromUnsignedLong(found.time_to_live_ms))))
@@ -222,47 +181,45 @@ static PyObject *read_one(PyObject *data) {
 
 /* read_messages(payloads): returns a list of messages, with None for those that are not plain. */
 static PyObject *read_messages(PyObject *module, PyObject *payloads) {
-    payloads = PySequence_Fast(payloads, "payloads are a sequence");
-    PyObject *messages = payloads == NULL ? NULL : PyList_New(PySequence_Fast_GET_SIZE(payloads));
-    for (Py_ssize_t i = 0; messages != NULL && i < PyList_GET_SIZE(messages); i++) {
-        PyObject *message = read_one(PySequence_Fast_GET_ITEM(payloads, i));
-        PyList_SET_ITEM(messages, i, message);
-        if (message == NULL)
-            Py_CLEAR(messages);
-    }
-    Py_XDECREF(payloads);
-    return messages;
+    return list_of(PySequence_Fast(payloads, "payloads are a sequence"), message_of, NULL);
 }
 
-/* --- message ids ---------------------------------------------------------------------------- */
+/* --- writing -------------------------------------------------------------------------------- */
+
+static uint8_t *write_bytes(uint8_t *p, const void *bytes, size_t size) {
+    memcpy(p, bytes, size);
+    return p + size;
+}
+
+static uint8_t *write_number(uint8_t *p, uint64_t value, int size) {
+    while (size-- > 0)
+        *p++ = (uint8_t)(value >> 8 * size);
+    return p;
+}
+
+#define WRITE_TEXT(p, text) write_bytes(p, text, sizeof text - 1)
 
 /* Returns a body with an id in its properties. Returns NULL without an error if it has one or cannot be read. The body
    is canonical: it begins with its properties, if it has any. */
 static PyObject *body_with_id(PyObject *body, const char *prefix, uint64_t number) {
-    const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body);
-    Compound list = {start, start, 0};
-    size_t fields = 0; /* bytes of the fields behind the id */
-    if (is_section(start, end, 0x73)) {
-        if (start[3] == 0x45)
-            list.end = start + 4;
-        else if (!read_compound(start + 3, end, 0xc0, &list) || (list.count > 0 && *list.first != 0x40))
-            return NULL;
-        if (list.count > 0 && list.end > list.first)
-            fields = (size_t)(list.end - list.first) - 1;
-    }
-    uint32_t count = list.count > 0 ? list.count : 1;
-    int width = ID_BYTES + fields + 1 < 256 && count < 256 ? 1 : 4;
-    PyObject *changed = PyBytes_FromStringAndSize(NULL, 4 + 2 * width + ID_BYTES + (Py_ssize_t)fields + (end - list.end));
+    const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body), *id;
+    Items rest = {start, start, 0}; /* the fields behind the id */
+    if (has_descriptor(start, end, PROPERTIES) &&
+        (!read_items(start + 3, end, 0xc0, &rest) ||
+         (rest.count > 0 && ((id = take_item(&rest)) == NULL || *id != 0x40))))
+        return NULL;
+    size_t size = ID_BYTES + (size_t)(rest.end - rest.next);
+    int width = size + 1 < 256 && rest.count + 1 < 256 ? 1 : 4;
+    PyObject *changed = PyBytes_FromStringAndSize(NULL, 4 + 2 * width + (Py_ssize_t)size + (end - rest.end));
     if (changed == NULL)
         return NULL;
     uint8_t *p = WRITE_TEXT((uint8_t *)PyBytes_AS_STRING(changed), "\x00\x53\x73");
     *p++ = width == 1 ? 0xc0 : 0xd0;
-    p = write_number(write_number(p, width + ID_BYTES + fields, width), count, width);
+    p = write_number(write_number(p, width + size, width), rest.count + 1, width);
     p = write_bytes(WRITE_TEXT(p, "\xa1\x20"), prefix, 16);
     for (int shift = 60; shift >= 0; shift -= 4)
         *p++ = (uint8_t)"0123456789abcdef"[number >> shift & 15];
-    p = write_bytes(p, list.first + (fields > 0), fields);
-    write_bytes(p, list.end, (size_t)(end - list.end));
+    write_bytes(p, rest.next, (size_t)(end - rest.next)); /* the body follows them */
     return changed;
 }
 
@@ -276,7 +233,7 @@ static PyObject *give_ids(PyObject *module, PyObject *args) {
         return NULL;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(messages); i++) {
         PyObject *message = PyList_GET_ITEM(messages, i);
-        if (prefix_size != 16 || !Py_IS_TYPE(message, message_type) || FIELD(message, BODY) == NULL ||
+        if (prefix_size != 16 || !IS_MESSAGE(message) || FIELD(message, BODY) == NULL ||
             !PyBytes_CheckExact(FIELD(message, BODY)))
             return PyErr_Format(PyExc_TypeError, "a prefix of 16 digits and messages with bodies are needed");
         PyObject *body = body_with_id(FIELD(message, BODY), prefix, number);
@@ -287,7 +244,11 @@ static PyObject *give_ids(PyObject *module, PyObject *args) {
     return PyLong_FromUnsignedLongLong(number);
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+typedef struct {
+    PyObject *tokens;
+    long long locked_until_ms;
+    int from_topic, with_state;
+} Delivering;
 
 static uint8_t *write_entry(uint8_t *p, const char *name, uint8_t code, uint64_t value) {
     *p++ = 0xa3;
@@ -297,8 +258,7 @@ static uint8_t *write_entry(uint8_t *p, const char *name, uint8_t code, uint64_t
     return write_number(p, value, code == 0x54 ? 1 : 8);
 }
 
-static uint8_t *write_head(uint8_t *p, const int64_t *field, const char *token, int64_t locked_until_ms, int from_topic,
-                           int with_state) {
+static uint8_t *write_head(uint8_t *p, const int64_t *field, const char *token, const Delivering *how) {
     uint8_t *size;
     int64_t header = field[HEADER], priority = header >> 1 & 0x1ff, scheduled_ms = field[SCHEDULED], count = 4;
     size = p = WRITE_TEXT(p, "\x00\x53\x70\xc0");
@@ -324,26 +284,28 @@ static uint8_t *write_head(uint8_t *p, const int64_t *field, const char *token, 
     size = p = WRITE_TEXT(p, "\x00\x53\x72\xc1");
     p = write_entry(p + 2, "x-opt-enqueued-time", 0x83, (uint64_t)field[ENQUEUED]);
     p = write_entry(p, "x-opt-sequence-number", 0x81, (uint64_t)field[NUMBER]);
-    if (from_topic || field[FIRST_NUMBER] != field[NUMBER])
+    if (how->from_topic || field[FIRST_NUMBER] != field[NUMBER])
         p = write_entry(p, "x-opt-enqueue-sequence-number", 0x81, (uint64_t)field[FIRST_NUMBER]), count += 2;
     if (scheduled_ms != 0)
         p = write_entry(p, "x-opt-scheduled-enqueue-time", 0x83, (uint64_t)scheduled_ms), count += 2;
     /* A message that waited was enqueued at its scheduled time. One that arrived later was not scheduled. */
-    if (with_state || (scheduled_ms != 0 && scheduled_ms == field[ENQUEUED]))
-        p = write_entry(p, "x-opt-message-state", 0x54, with_state ? (uint64_t)field[STATE] : 2), count += 2;
-    if (token != NULL || locked_until_ms != 0)
-        p = write_entry(p, "x-opt-locked-until", 0x83, (uint64_t)locked_until_ms), count += 2;
+    if (how->with_state || (scheduled_ms != 0 && scheduled_ms == field[ENQUEUED]))
+        p = write_entry(p, "x-opt-message-state", 0x54, how->with_state ? (uint64_t)field[STATE] : 2), count += 2;
+    if (token != NULL || how->locked_until_ms != 0)
+        p = write_entry(p, "x-opt-locked-until", 0x83, (uint64_t)how->locked_until_ms), count += 2;
     size[0] = (uint8_t)(p - size - 1);
     size[1] = (uint8_t)count;
     return p;
 }
 
 /* Returns the sections before the body of a message, or None if the message is not plain. */
-static PyObject *head_of(PyObject *message, PyObject *token, int64_t locked_until_ms, int from_topic, int with_state) {
+static PyObject *head_of(PyObject *message, Py_ssize_t index, void *context) {
+    const Delivering *how = context;
+    PyObject *token = PySequence_Fast_GET_ITEM(how->tokens, index);
     int64_t field[sizeof slot_names / sizeof *slot_names] = {0};
     uint8_t head[HEAD_MAX_BYTES];
     for (int i = 0; slot_names[i] != NULL; i++)
-        if (!Py_IS_TYPE(message, message_type) || FIELD(message, i) == NULL)
+        if (!IS_MESSAGE(message) || FIELD(message, i) == NULL)
             Py_RETURN_NONE;
     if (FIELD(message, CHANGES) != Py_None || PyObject_IsTrue(FIELD(message, ANNOTATIONS)) ||
         !PyBytes_CheckExact(FIELD(message, BODY)))
@@ -357,10 +319,9 @@ static PyObject *head_of(PyObject *message, PyObject *token, int64_t locked_unti
         return NULL;
     if (field[TIME_TO_LIVE] > UINT32_MAX)
         Py_RETURN_NONE;
-    uint8_t *end = write_head(head, field, token == Py_None ? NULL : PyBytes_AS_STRING(token), locked_until_ms,
-                              from_topic, with_state);
+    uint8_t *end = write_head(head, field, token == Py_None ? NULL : PyBytes_AS_STRING(token), how);
     const uint8_t *body = (uint8_t *)PyBytes_AS_STRING(FIELD(message, BODY));
-    if (!is_section(body, body + PyBytes_GET_SIZE(FIELD(message, BODY)), 0x73))
+    if (!has_descriptor(body, body + PyBytes_GET_SIZE(FIELD(message, BODY)), PROPERTIES))
         end = WRITE_TEXT(end, "\x00\x53\x73\x45");
     return PyBytes_FromStringAndSize((char *)head, end - head);
 }
@@ -368,84 +329,67 @@ static PyObject *head_of(PyObject *message, PyObject *token, int64_t locked_unti
 /* write_heads(messages, tokens, locked_until_ms, from_topic, with_state): returns the sections before the body of each
    message, with None for those that are not plain. */
 static PyObject *write_heads(PyObject *module, PyObject *args) {
-    PyObject *messages, *tokens, *heads = NULL;
-    long long locked_until_ms;
-    int from_topic, with_state;
-    if (!PyArg_ParseTuple(args, "OOLpp", &messages, &tokens, &locked_until_ms, &from_topic, &with_state))
+    PyObject *messages, *heads = NULL;
+    Delivering how;
+    if (!PyArg_ParseTuple(args, "OOLpp", &messages, &how.tokens, &how.locked_until_ms, &how.from_topic, &how.with_state))
         return NULL;
     messages = PySequence_Fast(messages, "messages are a sequence");
-    tokens = messages == NULL ? NULL : PySequence_Fast(tokens, "tokens are a sequence");
-    if (tokens != NULL && PySequence_Fast_GET_SIZE(messages) != PySequence_Fast_GET_SIZE(tokens))
-        PyErr_SetString(PyExc_ValueError, "every message needs a token or None");
-    else if (tokens != NULL)
-        heads = PyList_New(PySequence_Fast_GET_SIZE(messages));
-    for (Py_ssize_t i = 0; heads != NULL && i < PyList_GET_SIZE(heads); i++) {
-        PyObject *head = head_of(PySequence_Fast_GET_ITEM(messages, i), PySequence_Fast_GET_ITEM(tokens, i),
-                                 locked_until_ms, from_topic, with_state);
-        PyList_SET_ITEM(heads, i, head);
-        if (head == NULL)
-            Py_CLEAR(heads);
+    how.tokens = PySequence_Fast(how.tokens, "tokens are a sequence");
+    if (messages != NULL && how.tokens != NULL) {
+        if (PySequence_Fast_GET_SIZE(messages) == PySequence_Fast_GET_SIZE(how.tokens))
+            heads = list_of(Py_NewRef(messages), head_of, &how);
+        else
+            PyErr_SetString(PyExc_ValueError, "every message needs a token or None");
     }
     Py_XDECREF(messages);
-    Py_XDECREF(tokens);
+    Py_XDECREF(how.tokens);
     return heads;
 }
 
-/* --- heads for the history ------------------------------------------------------------------ */
+/* --- stored bodies -------------------------------------------------------------------------- */
 
-/* read_heads(bodies, max_bytes): returns the properties and application properties of stored bodies, as bytes. A section
-   that ends after max_bytes is left out, with what follows. None for a body that is None. */
+/* Returns the properties and application properties of a stored body, as bytes, or None for a body that is None. A
+   section that ends after max_bytes is left out, with what follows. */
+static PyObject *head_of_body(PyObject *body, Py_ssize_t index, void *max_bytes) {
+    Items items;
+    if (!PyBytes_CheckExact(body))
+        Py_RETURN_NONE;
+    const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body), *p = start;
+    for (uint8_t section = PROPERTIES; section < DATA; section++) {
+        if (!has_descriptor(p, end, section))
+            continue;
+        if (!read_items(p + 3, end, section == PROPERTIES ? 0xc0 : 0xc1, &items) ||
+            items.end - start > *(Py_ssize_t *)max_bytes)
+            break;
+        p = items.end;
+    }
+    return PyBytes_FromStringAndSize((char *)start, p - start);
+}
+
+/* read_heads(bodies, max_bytes): returns the heads of stored bodies, for the history. */
 static PyObject *read_heads(PyObject *module, PyObject *args) {
-    static const uint8_t sections[] = {0x73, 0x74}, codes[] = {0xc0, 0xc1};
-    PyObject *bodies, *heads;
+    PyObject *bodies;
     Py_ssize_t max_bytes;
     if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &bodies, &max_bytes))
         return NULL;
-    heads = PyList_New(PyList_GET_SIZE(bodies));
-    for (Py_ssize_t i = 0; heads != NULL && i < PyList_GET_SIZE(heads); i++) {
-        PyObject *body = PyList_GET_ITEM(bodies, i), *head = Py_None;
-        if (PyBytes_CheckExact(body)) {
-            const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body), *p = start;
-            for (int k = 0; k < 2; k++) {
-                Compound compound = {.end = p};
-                if (!is_section(p, end, sections[k]))
-                    continue;
-                if (p[3] == 0x45)
-                    compound.end = p + 4;
-                else if (!read_compound(p + 3, end, codes[k], &compound))
-                    break;
-                if (compound.end - start > max_bytes)
-                    break;
-                p = compound.end;
-            }
-            head = PyBytes_FromStringAndSize((char *)start, p - start);
-        } else
-            Py_INCREF(head);
-        PyList_SET_ITEM(heads, i, head);
-        if (head == NULL)
-            Py_CLEAR(heads);
-    }
-    return heads;
+    return list_of(Py_NewRef(bodies), head_of_body, &max_bytes);
 }
 
-/* --- session ids ---------------------------------------------------------------------------- */
-
-#define GROUP_ID 10 /* its position in the list of properties */
-
 /* Returns the group id of a stored body as text, or None if it is absent or not a short string. */
-static PyObject *session_id_of(PyObject *body) {
-    Compound list;
+static PyObject *session_id_of(PyObject *body, Py_ssize_t index, void *none) {
+    Items fields = {0};
+    const uint8_t *item = NULL;
     if (!PyBytes_CheckExact(body))
         Py_RETURN_NONE;
     const uint8_t *p = (uint8_t *)PyBytes_AS_STRING(body), *end = p + PyBytes_GET_SIZE(body);
-    if (!is_section(p, end, 0x73) || !read_compound(p + 3, end, 0xc0, &list) || list.count <= GROUP_ID)
+    if (!has_descriptor(p, end, PROPERTIES) || !read_items(p + 3, end, 0xc0, &fields))
         Py_RETURN_NONE;
-    p = list.first;
-    for (int i = 0; i < GROUP_ID && p != NULL; i++)
-        p = p < list.end && *p == 0x40 ? p + 1 : simple_end(p, list.end);
-    if (p == NULL || p >= list.end || *p != 0xa1 || (end = simple_end(p, list.end)) == NULL)
+    for (int i = 0; i <= GROUP_ID; i++)
+        if ((item = take_item(&fields)) == NULL)
+            break;
+    if (item == NULL || *item != 0xa1)
         Py_RETURN_NONE;
-    PyObject *text = PyUnicode_DecodeUTF8((char *)p + 2, end - p - 2, NULL);
+    PyObject *text = PyUnicode_DecodeUTF8((char *)item + 2, item[1], NULL);
     if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
         PyErr_Clear();
         Py_RETURN_NONE;
@@ -458,14 +402,7 @@ static PyObject *session_id_of(PyObject *body) {
 static PyObject *read_session_ids(PyObject *module, PyObject *bodies) {
     if (!PyList_CheckExact(bodies))
         return PyErr_Format(PyExc_TypeError, "bodies are a list");
-    PyObject *ids = PyList_New(PyList_GET_SIZE(bodies));
-    for (Py_ssize_t i = 0; ids != NULL && i < PyList_GET_SIZE(ids); i++) {
-        PyObject *id = session_id_of(PyList_GET_ITEM(bodies, i));
-        PyList_SET_ITEM(ids, i, id);
-        if (id == NULL)
-            Py_CLEAR(ids);
-    }
-    return ids;
+    return list_of(Py_NewRef(bodies), session_id_of, NULL);
 }
 
 PyMethodDef message_methods[] = {{"set_message_type", set_message_type, METH_VARARGS, NULL},

@@ -1,4 +1,4 @@
-/* The compiled module: puts the functions and types of the other files together. */
+/* The compiled module: puts the functions of the other files together. */
 #include "native.h"
 
 static struct PyModuleDef definition = {
@@ -8,8 +8,7 @@ PyMODINIT_FUNC PyInit_compiled(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL &&
         (PyModule_AddFunctions(module, message_methods) < 0 || PyModule_AddFunctions(module, frame_methods) < 0 ||
-         PyModule_AddFunctions(module, socket_methods) < 0 ||
-         PyModule_AddType(module, &SentSessionType) < 0 || PyModule_AddType(module, &DeliveriesType) < 0))
+         PyModule_AddFunctions(module, proton_methods) < 0 || PyModule_AddFunctions(module, socket_methods) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -232,8 +232,9 @@ class Engine:
             self._pump()
             if self._dispatch.running:
                 break
-            skips_flows = not self._endpoints.waiting_for_window
-            if not compiled.skip_events(self._collector_address, skips_flows):
+            waits = self._endpoints.waiting_for_window
+            handled = ProtonEvents.HANDLED_WITH_FLOWS if waits else ProtonEvents.HANDLED
+            if not compiled.skip_events(self._collector_address, handled):
                 break
             self._handle_events(local=True)
 
@@ -277,13 +278,20 @@ class Engine:
         del self._dispatch  # breaks a reference cycle through the handler
 
     def _push(self, piece: bytes) -> None:
-        compiled.push(self._transport_address, piece)
+        """Passes bytes to Proton, until it takes no more."""
+        transport = self._proton.transport
+        taken = lib.pn_transport_push(transport, piece, len(piece))
+        while 0 < taken < len(piece):
+            piece = piece[taken:]
+            taken = lib.pn_transport_push(transport, piece, len(piece))
 
     def _pump(self) -> None:
         """Moves the bytes that Proton has written to the output."""
-        written, ended = compiled.pump(self._transport_address, self._endpoints.senders)
+        written, ended, runs = compiled.pump(self._transport_address, self._endpoints.senders)
         if written:
             self._output.append(written)
+        for sent, first_id, count in runs:
+            sent.record(first_id, count)
         if ended and not self._lifecycle.client_may_send:
             self._output_ended = True
 

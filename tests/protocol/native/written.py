@@ -32,11 +32,15 @@ class Written:
     def __init__(self, output: bytes, piece_bytes: int = 1 << 20) -> None:
         self._output = output
         self._piece_bytes = piece_bytes
+        self._pending = ffi.callback("ssize_t(void *)", self._piece_size)
         self._peek = ffi.callback("ssize_t(void *, char *, size_t)", self._peeked)
         self._pop = ffi.callback("void(void *, size_t)", self._popped)
 
+    def _piece_size(self, _: Any) -> int:
+        return min(len(self._output), self._piece_bytes)
+
     def _peeked(self, _: Any, memory: Any, size: int) -> int:
-        piece = self._output[: min(size, self._piece_bytes)]
+        piece = self._output[:size]
         ffi.memmove(memory, piece, len(piece))
         return len(piece)
 
@@ -45,6 +49,7 @@ class Written:
 
     def __enter__(self) -> int:
         functions = proton_functions.addresses() | {
+            "pn_transport_pending": proton_functions.address_of(self._pending),
             "pn_transport_peek": proton_functions.address_of(self._peek),
             "pn_transport_pop": proton_functions.address_of(self._pop),
         }
