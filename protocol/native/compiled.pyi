@@ -1,28 +1,25 @@
 # The functions of the compiled module. The C files say what they do.
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
 
 from broker.core.contract.message import Message
-
-_Link = TypeVar("_Link")
 
 # --- messages.c
 
 def set_message_type(
-    message: Message, read_annotations: Callable[[bytes, int], tuple[bytes, int]], /
+    message_type: type[Message], read_prelude: Callable[[bytes], Message], /
 ) -> None: ...
 def read_messages(payloads: Sequence[bytes], /) -> list[Message | None]: ...
 def give_ids(messages: list[Message], prefix: bytes, number: int, /) -> int: ...
 def write_heads(
-    messages: Sequence[Message],
-    tokens: Sequence[bytes | None],
-    locked_until_ms: int,
-    from_topic: bool,
-    with_state: bool,
+    messages: list[Message],
+    tokens: list[bytes | None],
+    start: int,
+    template: bytes,
+    places: bytes,
     /,
-) -> list[bytes | None]: ...
-def read_heads(bodies: list[bytes | None], max_bytes: int, /) -> list[bytes | None]: ...
+) -> list[bytes]: ...
+def read_heads(bodies: list[bytes | None], /) -> list[bytes | None]: ...
 def read_session_ids(bodies: list[bytes | None], /) -> list[str | None]: ...
 
 # --- frames.c
@@ -39,12 +36,11 @@ def skip_transfers(
 ) -> tuple[int, int]: ...
 def read_dispositions(
     data: bytes, position: int, max_frame_bytes: int, sessions: Mapping[int, object], /
-) -> tuple[int, list[tuple[int, int, int, int, bool]]]: ...
+) -> tuple[int, list[tuple[int, int, int]]]: ...
 
 # --- proton.c
 
 def set_proton(addresses: dict[str, int], /) -> None: ...
-def skip_events(collector: int, handled: bytes, /) -> bool: ...
 def take(
     collector: int,
     link: int,
@@ -53,10 +49,9 @@ def take(
     limit: int,
     max_bytes: int,
     may_be_settled: bool,
-    may_have_state: bool,
     /,
 ) -> tuple[list[int], list[bytes], bool, int]: ...
-def settle(addresses: dict[int, int], numbers: Sequence[int | None], code: int, /) -> None: ...
+def settle(addresses: dict[int, int], numbers: list[int | None], code: int, /) -> None: ...
 def send(
     link: int,
     tags: list[bytes],
@@ -68,10 +63,9 @@ def send(
     /,
 ) -> int: ...
 def pump(
-    transport: int, links: dict[int, _Link], /
-) -> tuple[bytes, bool, list[tuple[_Link, int, int]]]: ...
+    transport: int, links: Mapping[int, object], /
+) -> tuple[bytes, bool, list[tuple[int, int, int]]]: ...
 
-# --- sockets.c
+# --- module.c
 
 def acknowledge(descriptor: int, /) -> None: ...
-def write(descriptor: int, data: bytes, /) -> int: ...

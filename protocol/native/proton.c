@@ -1,4 +1,4 @@
-/* Messages to and from Proton. Proton gets every message that the broker sends as settled and forgets it; see frames.c. */
+/* Messages to and from Proton. It gets every message that the broker sends as settled and forgets it, see frames.c. */
 #include "native.h"
 
 typedef struct {
@@ -43,38 +43,18 @@ static int to_address(PyObject *number, void *address) {
     return !PyErr_Occurred();
 }
 
-/* skip_events(collector, handled): removes the events that are first in the queue and whose types are not in `handled`.
-   Returns whether there is another event. */
-static PyObject *skip_events(PyObject *module, PyObject *args) {
-    void *collector, *event;
-    const char *handled;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "O&y#", to_address, &collector, &handled, &size))
-        return NULL;
-    while ((event = proton.collector_peek(collector)) != NULL) {
-        int type = proton.event_type(event);
-        if (memchr(handled, type, (size_t)size) != NULL)
-            Py_RETURN_TRUE;
-        proton.collector_pop(collector);
-    }
-    Py_RETURN_FALSE;
-}
-
-/* --- messages that clients send --------------------------------------------------------------- */
-
-/* take(collector, link, addresses, number, limit, max_bytes, may_be_settled, may_have_state): takes complete messages
-   of the link, of at most `limit` events, that are first in the event queue and are all settled or all not. The first
-   event is a delivery. Adds the addresses of their deliveries, by number from `number` on. Returns the numbers and
-   payloads, whether they are settled, and what comes next: 0 another event, 1 a delivery that the caller has to take,
-   2 more messages. */
+/* take(collector, link, addresses, number, limit, max_bytes, may_be_settled): takes complete messages of the link, of
+   at most `limit` events, that are first in the event queue and are all settled or all not. The first event is a
+   delivery. Adds the addresses of their deliveries, by number from `number` on. Returns the numbers and payloads,
+   whether they are settled, and what comes next: 0 another event, 1 a delivery that the caller has to take, 2 more. */
 static PyObject *take(PyObject *module, PyObject *args) {
     void *collector, *link, *event;
     PyObject *addresses, *numbers = PyList_New(0), *payloads = PyList_New(0);
     unsigned long long number;
     Py_ssize_t limit, max_bytes, seen = 0;
-    int may_be_settled, may_have_state, settled = 0, next = 0;
-    if (!PyArg_ParseTuple(args, "O&O&O!Knnpp", to_address, &collector, to_address, &link, &PyDict_Type, &addresses,
-                          &number, &limit, &max_bytes, &may_be_settled, &may_have_state))
+    int may_be_settled, settled = 0, next = 0;
+    if (!PyArg_ParseTuple(args, "O&O&O!Knnp", to_address, &collector, to_address, &link, &PyDict_Type, &addresses,
+                          &number, &limit, &max_bytes, &may_be_settled))
         goto failed;
     event = proton.collector_peek(collector);
     for (int type = event == NULL ? 0 : proton.event_type(event);
@@ -93,7 +73,7 @@ static PyObject *take(PyObject *module, PyObject *args) {
         size_t size = proton.delivery_pending(delivery);
         int is_settled = may_be_settled && proton.delivery_settled(delivery);
         if (size == 0 || size >= (size_t)max_bytes || proton.delivery_partial(delivery) ||
-            proton.delivery_aborted(delivery) || (may_have_state && proton.delivery_remote_state(delivery) != 0))
+            proton.delivery_aborted(delivery) || proton.delivery_remote_state(delivery) != 0)
             next = 1;
         else if (PyList_GET_SIZE(numbers) > 0 && is_settled != settled)
             next = 2;
@@ -123,11 +103,10 @@ failed:
 static PyObject *settle(PyObject *module, PyObject *args) {
     PyObject *addresses, *numbers;
     unsigned long long code;
-    if (!PyArg_ParseTuple(args, "O!OK", &PyDict_Type, &addresses, &numbers, &code) ||
-        (numbers = PySequence_Fast(numbers, "numbers are a sequence")) == NULL)
+    if (!PyArg_ParseTuple(args, "O!O!K", &PyDict_Type, &addresses, &PyList_Type, &numbers, &code))
         return NULL;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(numbers) && !PyErr_Occurred(); i++) {
-        PyObject *number = PySequence_Fast_GET_ITEM(numbers, i);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(numbers) && !PyErr_Occurred(); i++) {
+        PyObject *number = PyList_GET_ITEM(numbers, i);
         PyObject *address = PyDict_GetItemWithError(addresses, number);
         void *delivery = address == NULL ? NULL : PyLong_AsVoidPtr(address);
         if (delivery == NULL || PyDict_DelItem(addresses, number) < 0)
@@ -136,14 +115,11 @@ static PyObject *settle(PyObject *module, PyObject *args) {
             proton.delivery_update(delivery, code);
         proton.delivery_settle(delivery);
     }
-    Py_DECREF(numbers);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-/* --- messages that the broker sends ----------------------------------------------------------- */
-
-/* send(link, tags, heads, bodies, start, settled, limit_bytes): passes messages to Proton, from `start` on. Stops before
-   a message that is over the limit, unless it is settled, and after messages that are together. Returns where. */
+/* send(link, tags, heads, bodies, start, settled, limit_bytes): passes messages to Proton, from `start` on. Stops
+   before a message that is over the limit, unless it is settled, and after messages that are together. Returns where. */
 static PyObject *send(PyObject *module, PyObject *args) {
     void *link;
     PyObject *lists[3];
@@ -171,13 +147,14 @@ static PyObject *send(PyObject *module, PyObject *args) {
 }
 
 /* pump(transport, links): returns the bytes that Proton has written, which are complete frames, whether it will write
-   nothing more, and the runs of deliveries in them. `links` has the links whose messages the client settles. */
+   nothing more, and the ranges of deliveries in them, see unsettle_transfers. */
 static PyObject *pump(PyObject *module, PyObject *args) {
     void *transport;
-    PyObject *links, *runs, *output = PyBytes_FromStringAndSize(NULL, 0);
+    PyObject *links;
     ssize_t pending = 0;
     if (!PyArg_ParseTuple(args, "O&O!", to_address, &transport, &PyDict_Type, &links))
-        Py_CLEAR(output);
+        return NULL;
+    PyObject *output = PyBytes_FromStringAndSize(NULL, 0);
     while (output != NULL && (pending = proton.transport_pending(transport)) > 0) {
         Py_ssize_t size = PyBytes_GET_SIZE(output);
         if (_PyBytes_Resize(&output, size + pending) < 0)
@@ -188,13 +165,13 @@ static PyObject *pump(PyObject *module, PyObject *args) {
     if (output == NULL)
         return NULL;
     /* Nobody else has the bytes yet, so they may be changed. */
-    runs = unsettle_transfers((uint8_t *)PyBytes_AS_STRING(output), (size_t)PyBytes_GET_SIZE(output), links);
-    return runs == NULL ? (Py_DECREF(output), NULL)
-                        : Py_BuildValue("(NNN)", output, PyBool_FromLong(pending < 0), runs);
+    PyObject *ranges = unsettle_transfers((uint8_t *)PyBytes_AS_STRING(output), (size_t)PyBytes_GET_SIZE(output), links);
+    if (ranges == NULL)
+        Py_CLEAR(output);
+    return ranges == NULL ? NULL : Py_BuildValue("(NNN)", output, PyBool_FromLong(pending < 0), ranges);
 }
 
 PyMethodDef proton_methods[] = {{"set_proton", set_proton, METH_O, NULL},
-                                {"skip_events", skip_events, METH_VARARGS, NULL},
                                 {"take", take, METH_VARARGS, NULL},
                                 {"settle", settle, METH_VARARGS, NULL},
                                 {"send", send, METH_VARARGS, NULL},

@@ -118,7 +118,6 @@ class Engine:
             idle_timeout_ms=idle_timeout_ms,
         )
         self._transport_address = address_of(self._proton.transport)
-        self._collector_address = address_of(self._proton.collector)
         self._skipped_input = False
         """The client has sent frames that Proton has not got. Proton must know that the client is not idle."""
         self._dispatch = ProtonEvents(
@@ -232,9 +231,7 @@ class Engine:
             self._pump()
             if self._dispatch.running:
                 break
-            waits = self._endpoints.waiting_for_window
-            handled = ProtonEvents.HANDLED_WITH_FLOWS if waits else ProtonEvents.HANDLED
-            if not compiled.skip_events(self._collector_address, handled):
+            if not self._dispatch.skip_events():
                 break
             self._handle_events(local=True)
 
@@ -287,11 +284,12 @@ class Engine:
 
     def _pump(self) -> None:
         """Moves the bytes that Proton has written to the output."""
-        written, ended, runs = compiled.pump(self._transport_address, self._endpoints.senders)
+        senders = self._endpoints.senders
+        written, ended, sent = compiled.pump(self._transport_address, senders)
         if written:
             self._output.append(written)
-        for sent, first_id, count in runs:
-            sent.record(first_id, count)
+        for key, first_id, last_id in sent:
+            senders[key].record(first_id, last_id)
         if ended and not self._lifecycle.client_may_send:
             self._output_ended = True
 

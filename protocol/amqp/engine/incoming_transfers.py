@@ -96,7 +96,6 @@ class IncomingTransfers:
                     limit,
                     self._read_bytes,
                     link.may_send_settled,
-                    self._sessions.transactional,
                 )
                 if deliveries:
                     link.received += len(deliveries)

@@ -136,6 +136,17 @@ class ProtonEvents:
             else:
                 _pop_event(collector)
 
+    def skip_events(self) -> bool:
+        """Removes the first events if nothing is done for them: Proton makes some for every output. Nobody may wait for
+        flows of links. Returns whether there is another event."""
+        collector = self._proton.collector
+        handled = self._HANDLED_WITH_FLOWS if self._endpoints.waiting_for_window else self._HANDLED
+        while event := _peek_event(collector):
+            if _event_type(event) in handled:
+                return True
+            _pop_event(collector)
+        return False
+
     def report_outcomes(self, action: Outcomes) -> None:
         """Calls the handler for the outcomes that a client sent."""
         self.running = True
@@ -380,9 +391,9 @@ class ProtonEvents:
         lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
         lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
     }
-    HANDLED = bytes((lib.PN_DELIVERY, *_ACTIONS))
+    _HANDLED = frozenset((lib.PN_DELIVERY, *_ACTIONS))
     """The types of events for which something is done, besides link flows."""
-    HANDLED_WITH_FLOWS = bytes((lib.PN_LINK_FLOW, *HANDLED))
+    _HANDLED_WITH_FLOWS = frozenset((lib.PN_LINK_FLOW, *_HANDLED))
 
 
 def _joined(groups: list[OutcomeGroup]) -> list[OutcomeGroup]:

@@ -47,7 +47,6 @@ class ReceivedDeliveries:
         limit: int,
         max_bytes: int,
         may_be_settled: bool,  # noqa: FBT001 -- without names, because it is called for every read
-        may_have_state: bool,  # noqa: FBT001
     ) -> tuple[list[int], list[bytes], bool, int]:
         """Takes messages from Proton, see `take` in `protocol/native/proton.c`, and adds their deliveries."""
         taken = compiled.take(
@@ -58,14 +57,13 @@ class ReceivedDeliveries:
             limit,
             max_bytes,
             may_be_settled,
-            may_have_state,
         )
         self._next_number += len(taken[0])
         return taken
 
     def settle(self, numbers: Sequence[int | None], code: int) -> None:
         """Settles deliveries with an outcome that has no fields, or with none if the code is 0."""
-        compiled.settle(self._addresses, numbers, code)
+        compiled.settle(self._addresses, list(numbers), code)
 
     def forget(self, numbers: Sequence[int | None]) -> list[int]:
         """Forgets deliveries that the caller settles, and returns their addresses."""

@@ -203,8 +203,9 @@ class FrameScan:
             data, position, self._max_frame_size_bytes, by_channel
         )
         groups: list[OutcomeGroup] = []
-        for channel, first, last, code, settled in found:
-            groups += by_channel[channel].sent_deliveries.take(first, last, code, settled=settled)
+        for key, first, last in found:
+            sent = by_channel[key >> 32].sent_deliveries
+            groups += sent.take(first, last, key >> 1 & 0xFF, settled=bool(key & 1))
         return position, groups
 
     def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:

@@ -7,7 +7,7 @@ delivery, and the numbers as a set. Numbers are never used again, so that of a s
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -58,63 +58,71 @@ class Runs(list[Run]):
 class SentSession:
     """The unsettled deliveries of a session by their ids."""
 
-    __slots__ = ("_newest", "_runs")
+    __slots__ = ("last_run", "newest", "runs")
 
     def __init__(self) -> None:
-        self._runs = Runs()
-        self._newest = -1
+        self.runs = Runs()
+        self.last_run: Run | None = None
+        """The run to which the next deliveries of the same link are added."""
+        self.newest = -1
         """The last id that Proton has written."""
 
-    def record(self, deliveries: SentDeliveries, first_id: int, number: int, count: int) -> Run:
-        """Records deliveries of a link, in the order in which Proton wrote them. Returns their run."""
-        runs = self._runs
-        first = self._newest + ((first_id - self._newest) & SERIAL_MASK)
-        run = runs[-1] if runs else None
-        if run is None or run.deliveries is not deliveries or run.end != first:
-            run = Run(deliveries, first, number)
-            runs.add(run)
-        elif not run.unsettled_count:
-            run.first, run.first_number = first, number
-        self._newest = first + count - 1
-        run.end = first + count
-        run.unsettled_count += count
-        oldest = self._newest - SERIAL_MASK
-        if runs[0].first < oldest:
-            # The client cannot mean a delivery any more whose id is used again.
-            self._take(runs[0].first, oldest, 0, settled=True)
-            skipped = min(oldest, runs[0].end) - runs[0].first
-            runs[0].first += skipped
-            runs[0].first_number += skipped
+    def begin_run(self, deliveries: SentDeliveries, first: int, first_number: int) -> Run:
+        """Adds a run without deliveries behind all others."""
+        run = self.last_run = Run(deliveries, first, first_number)
+        self.runs.add(run)
         return run
 
     def take(self, first_id: int, last_id: int, code: int, *, settled: bool) -> list[OutcomeGroup]:
         """Returns the deliveries of a disposition, in the order of their ids. Settled ones are forgotten."""
-        first = self._newest - ((self._newest - first_id) & SERIAL_MASK)
+        first = self.newest - ((self.newest - first_id) & SERIAL_MASK)
+        run = self.last_run
+        if first_id == last_id and run is not None and run.first <= first:  # as below, for one
+            number = first - run.first + run.first_number
+            unsettled = run.deliveries.unsettled
+            if number not in unsettled:
+                return []
+            if settled:
+                unsettled.remove(number)
+                run.unsettled_count -= 1
+            return [(run.deliveries, [number], code, settled)]
         end = first + ((last_id - first_id) & SERIAL_MASK) + 1
-        return self._take(first, end, code, settled=settled)
-
-    def _take(self, first: int, end: int, code: int, *, settled: bool) -> list[OutcomeGroup]:
-        runs = self._runs
         groups: list[OutcomeGroup] = []
-        index = len(runs) - 1
-        if index > 0 and first < runs[index].first:
-            index = max(0, bisect_right(runs, first, key=_first_id) - 1)
-        while 0 <= index < len(runs) and runs[index].first < end:
-            run = runs[index]
-            index += 1
+        for run in self._runs_between(first, end):
             before = run.first_number - run.first
             low, high = max(first, run.first) + before, min(end, run.end) + before
-            unsettled = run.deliveries.unsettled
+            deliveries = run.deliveries
+            unsettled = deliveries.unsettled
             if high - low <= len(unsettled):
                 numbers = [number for number in range(low, high) if number in unsettled]
             else:
                 numbers = sorted(number for number in unsettled if low <= number < high)
             if numbers:
-                groups.append((run.deliveries, numbers, code, settled))
+                groups.append((deliveries, numbers, code, settled))
                 if settled:
                     unsettled.difference_update(numbers)
                     run.unsettled_count -= len(numbers)
         return groups
+
+    def _runs_between(self, first: int, end: int) -> Sequence[Run]:
+        run = self.last_run
+        if run is not None and run.first <= first:
+            return (run,)
+        start = bisect_right(self.runs, first, key=_first_id) - 1
+        return self.runs[max(start, 0) : bisect_left(self.runs, end, key=_first_id)]
+
+    def forget_before(self, oldest: int) -> None:
+        """Forgets deliveries whose ids are used again: the client cannot mean them any more."""
+        for run in self.runs:
+            if run.first >= oldest:
+                break
+            count = min(oldest, run.end) - run.first
+            stale = range(run.first_number, run.first_number + count)
+            old = [number for number in run.deliveries.unsettled if number in stale]
+            run.deliveries.unsettled.difference_update(old)
+            run.unsettled_count -= len(old)
+            run.first += count
+            run.first_number += count
 
 
 class SentDeliveries:
@@ -135,21 +143,33 @@ class SentDeliveries:
         """Returns the number of deliveries."""
         return len(self.unsettled)
 
-    def record(self, first_id: int, count: int) -> None:
+    def record(self, first_id: int, last_id: int) -> None:
         """Records deliveries with consecutive ids, of which Proton has written transfers. It writes those of a link in
         order."""
+        count = ((last_id - first_id) & SERIAL_MASK) + 1
         if first_id == self._last_id:  # another transfer of the same delivery
             first_id += 1
             count -= 1
             if not count:
                 return
-        self._last_id = (first_id + count - 1) & SERIAL_MASK
+        session = self._session
+        first = session.newest + ((first_id - session.newest) & SERIAL_MASK)
+        end = first + count
         number = self._next_number
-        self._next_number = number + count
-        self.unsettled.update(range(number, number + count))
-        run = self._session.record(self, first_id, number, count)
-        if not self._runs or self._runs[-1] is not run:
+        run = session.last_run
+        if run is None or run.deliveries is not self or run.end != first:
+            run = session.begin_run(self, first, number)
             self._runs.add(run)
+        elif not run.unsettled_count:
+            run.first, run.first_number = first, number
+        run.end = end
+        run.unsettled_count += count
+        self.unsettled.update(range(number, number + count))
+        self._next_number = number + count
+        session.newest = end - 1
+        self._last_id = session.newest & SERIAL_MASK
+        if session.runs[0].first < end - 1 - SERIAL_MASK:
+            session.forget_before(end - 1 - SERIAL_MASK)
 
     def find(self, numbers: Sequence[int | None], *, forget: bool) -> list[int]:
         """Returns the ids of those of these deliveries that are not settled."""
@@ -178,6 +198,9 @@ class SentDeliveries:
     def clear(self) -> None:
         """Forgets all deliveries, because their link is freed."""
         self.unsettled.clear()
+        run = self._session.last_run
+        if run is not None and run.deliveries is self:
+            self._session.last_run = None  # it is not continued
         for run in self._runs:
             run.unsettled_count = 0
         self._runs.clear()
