@@ -12,7 +12,7 @@ from setuptools.command.build_ext import build_ext
 FOLDER = "peeklock._packages"
 PACKAGES = ("broker", "config", "protocol", "storage")
 SOURCES = {
-    "protocol/native": ("module", "messages", "deliveries", "frames", "sockets"),
+    "protocol/native": ("module", "messages", "frames", "proton"),
     "storage/native": ("synced_writes",),
 }
 """The C files of each module, which is called `compiled`."""

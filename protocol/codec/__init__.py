@@ -31,6 +31,7 @@ from protocol.codec.message_reader import (
 from protocol.codec.peeked_messages import (
     encode_peeked,
 )
+from protocol.codec.plain_values import is_plain
 from protocol.codec.section_reader import (
     pack_header,
     read_batch,
@@ -128,6 +129,7 @@ __all__ = [
     "encode_peeked",
     "encode_string",
     "encode_symbol",
+    "is_plain",
     "lock_token",
     "map_entries",
     "milliseconds_of_moment",

@@ -56,9 +56,6 @@ _DATETIME_OFFSET = "com.microsoft:datetime-offset"
 
 _TRACE_PARENT = re.compile("[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
-HEAD_MAX_BYTES = 4_096
-"""The longest head of a message that the history keeps."""
-
 
 class Reader:
     """Implements the core's `MessageReader`."""
@@ -80,7 +77,7 @@ class Reader:
     def heads(self, bodies: list[bytes | None]) -> list[bytes | None]:
         """The properties and application properties of canonical bodies: bodies without content. A message with very
         long ones has only its properties, or nothing."""
-        return compiled.read_heads(bodies, HEAD_MAX_BYTES)
+        return compiled.read_heads(bodies)
 
     def trace_parent(self, head: bytes) -> str | None:
         """The `traceparent` of the W3C, which SDKs write under one of two names."""

@@ -11,6 +11,7 @@ become symbols, and decimals are encoded as by Microsoft's library.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER)
 
 _length32 = struct.Struct(">I").unpack_from
-
-compiled.set_message_type(Message(b""), read_annotations)
 
 
 def read_messages(payloads: Sequence[bytes], real_ms: Callable[[], int]) -> list[Message]:
@@ -230,6 +229,22 @@ def _read_sections(data: bytes, real_ms: Callable[[], int]) -> Message:
     )
     message.size = len(data)
     return message
+
+
+_EMPTY_DATA = section_start(DATA) + b"\xa0\x00"
+
+
+@lru_cache(maxsize=64)
+def read_prelude(prelude: bytes) -> Message:
+    """Returns a message that consists of the sections before the bare message, as the compiled module needs it."""
+    return _read_sections(prelude + _EMPTY_DATA, _no_time)
+
+
+def _no_time() -> int:
+    raise AssertionError("the time is needed only for properties")
+
+
+compiled.set_message_type(Message, read_prelude)
 
 
 def _binary(data: bytes, start: int, end: int) -> bytes:

@@ -129,19 +129,73 @@ def encode_deliveries(
     first entity. `with_state`: the message state is an annotation, as in every answer of `$management`. On a link the
     service omits the state, except for a message that was scheduled, which keeps the state scheduled.
     """
-    heads = compiled.write_heads(messages, tokens, locked_until_ms, from_topic, with_state)
-    bodies = list(map(_BODY, messages))
-    if None in heads:
-        for index, head in enumerate(heads):
-            if head is None:
-                heads[index], bodies[index] = encode_any(
-                    messages[index],
-                    tokens[index],
-                    locked_until_ms,
-                    from_topic=from_topic,
-                    with_state=with_state,
-                )
-    return heads, bodies  # type: ignore[return-value]
+    messages, tokens = list(messages), list(tokens)
+    heads: list[bytes] = []
+    bodies: list[bytes] = list(map(_BODY, messages))
+    while (index := len(heads)) < len(messages):
+        message, token = messages[index], tokens[index]
+        present = _present(message, from_topic=from_topic, with_state=with_state)
+        if locked_until_ms:
+            present |= _WITH_LOCK
+        template, places = _template(
+            message.header,
+            message.time_to_live_ms is not None,
+            token is not None,
+            present,
+            message.state if with_state else MessageState.SCHEDULED,
+        )
+        if locked_until_ms:
+            template += _pack_long(locked_until_ms)
+        written = compiled.write_heads(messages, tokens, index, template, places)
+        if written:
+            heads += written
+            continue
+        head, bodies[index] = encode_any(
+            message, token, locked_until_ms, from_topic=from_topic, with_state=with_state
+        )
+        heads.append(head)
+    return heads, bodies
+
+
+@lru_cache(maxsize=512)
+def _template(
+    header: int,
+    has_time_to_live: bool,  # noqa: FBT001 -- a cache is quickest without names
+    has_token: bool,  # noqa: FBT001
+    present: int,
+    state: int,
+) -> tuple[bytes, bytes]:
+    """Returns the sections before the properties of messages that differ only in numbers. The compiled module writes
+    the numbers and the lock token to the places that are returned with them, in its order. The time until which
+    the message is locked follows, if there is one."""
+    template = _header_start(header, 0 if has_time_to_live else None)
+    time_to_live_at = len(template) - 6 if has_time_to_live else 0
+    count_at = len(template)
+    template += bytes(4) + (_DELIVERY_ANNOTATIONS if has_token else _NO_DELIVERY_ANNOTATIONS)
+    token_at = len(template) if has_token else 0
+    template += bytes(16 if has_token else 0)
+    entries = _ENQUEUED_TIME + bytes(8) + _SEQUENCE_NUMBER + bytes(8)
+    count = 4
+    places = [len(_ENQUEUED_TIME), len(entries) - 8]
+    for bit, key in (
+        (_WITH_NUMBER, _ENQUEUE_SEQUENCE_NUMBER),
+        (_WITH_SCHEDULE, _SCHEDULED_ENQUEUE_TIME),
+    ):
+        entries += key + bytes(8) if present & bit else b""
+        places.append(len(entries) - 8 if present & bit else 0)
+        count += 2 if present & bit else 0
+    if present & (_WITH_STATE | _WAS_SCHEDULED):
+        entries += _MESSAGE_STATE + bytes((state,))
+        count += 2
+    size = len(entries)
+    if present & _WITH_LOCK:
+        entries += _LOCKED_UNTIL
+        size += len(_LOCKED_UNTIL) + 8
+        count += 2
+    template += section_start(MESSAGE_ANNOTATIONS) + bytes((0xC1, 1 + size, count))
+    start = len(template)
+    numbers_at = [start + place if place else 0 for place in places]
+    return template + entries, bytes((token_at, time_to_live_at, count_at, *numbers_at))
 
 
 def encode_delivery(

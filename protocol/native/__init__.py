@@ -1,9 +1,9 @@
 """The compiled module: what is done once for each message, in C, for a whole batch in one call.
 
-`messages.c` is used by `protocol/codec`, `frames.c` by `protocol/amqp/frames` and `protocol/amqp/engine`, `deliveries.c`
-by `protocol/amqp/engine`, and `sockets.c` by the transports of the broker. They handle the plain case, which is nearly every message; everything else is
-handled by the Python code of their users. ARCHITECTURE.md says why this is a C extension. `setup.py` compiles it, and
-`compiled.pyi` declares its functions.
+`messages.c` is used by `protocol/codec`, `frames.c` by `protocol/amqp/frames`, `proton.c` by `protocol/amqp/engine`, and
+the function in `module.c` by the transports of the broker. They handle the plain case, which is nearly every message; everything else
+is handled by the Python code of their users. What is done once for a batch is done in Python. ARCHITECTURE.md says why
+this is a C extension. `setup.py` compiles it, and `compiled.pyi` declares its functions.
 """
 
 try:

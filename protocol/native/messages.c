@@ -7,15 +7,20 @@
 
 /* --- the class Message ---------------------------------------------------------------------- */
 
-#define SLOTS_MAX 64
-#define HEAD_MAX_BYTES 320
 #define ID_BYTES 34 /* a short string of 32 hexadecimal digits */
+#define PRELUDE_MAX_BYTES 1024
+#define HISTORY_MAX_BYTES 4096 /* the longest head of a message that the history keeps */
+enum { EXPIRY_TIME = 8, GROUP_ID = 10 }; /* positions in the list of properties */
+
+/* Codes of sections. */
+enum { HEADER_SECTION = 0x70, PROPERTIES = 0x73, APPLICATION_PROPERTIES, DATA, VALUE = 0x77 };
 
 static PyTypeObject *message_type; /* broker.core.contract.message.Message */
-static PyObject *read_annotations; /* protocol.codec.section_maps.read_annotations */
-static PyObject *slot_defaults[SLOTS_MAX];
-static Py_ssize_t slot_offsets[SLOTS_MAX];
-static int slot_count;
+static PyObject *read_prelude;     /* protocol.codec.section_reader.read_prelude */
+
+/* The sections before the bare message, and a message that has nothing else. They are those of the message that was
+   read last, because those of the next are nearly always the same. */
+static PyObject *prelude, *example;
 
 /* The slots that are read or written here, in the order of slot_names. */
 enum { BODY, ANNOTATIONS, HEADER, TIME_TO_LIVE, SCHEDULED, SIZE, CHANGES, NUMBER, FIRST_NUMBER, ENQUEUED, COUNT, STATE };
@@ -27,29 +32,44 @@ static Py_ssize_t offset_of[sizeof slot_names / sizeof *slot_names];
 #define SLOT(message, offset) (*(PyObject **)((char *)(message) + (offset)))
 #define FIELD(message, name) SLOT(message, offset_of[name])
 
-/* set_message_type(message, read_annotations): takes the class of a message and the values with which every message
-   begins, and a function of the codec. */
+/* set_message_type(type, read_prelude): takes the class of a message, which has only slots, and a function of the codec
+   that reads a message without properties and body. */
 static PyObject *set_message_type(PyObject *module, PyObject *args) {
-    PyObject *message, *reader, *key, *descriptor;
-    Py_ssize_t position = 0;
-    if (!PyArg_ParseTuple(args, "OO", &message, &reader))
+    PyTypeObject *type;
+    PyObject *reader;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &reader))
         return NULL;
     for (int i = 0; slot_names[i] != NULL; i++) {
-        descriptor = PyDict_GetItemString(Py_TYPE(message)->tp_dict, slot_names[i]);
-        if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type))
+        PyObject *descriptor = PyDict_GetItemString(type->tp_dict, slot_names[i]);
+        if (descriptor == NULL || !Py_IS_TYPE(descriptor, &PyMemberDescr_Type) || type->tp_dictoffset != 0 ||
+            type->tp_weaklistoffset != 0)
             return PyErr_Format(PyExc_TypeError, "%s is not a slot of a message", slot_names[i]);
         offset_of[i] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
     }
-    slot_count = 0;
-    while (PyDict_Next(Py_TYPE(message)->tp_dict, &position, &key, &descriptor))
-        if (Py_IS_TYPE(descriptor, &PyMemberDescr_Type) && slot_count < SLOTS_MAX) {
-            slot_offsets[slot_count] = ((PyMemberDescrObject *)descriptor)->d_member->offset;
-            Py_XSETREF(slot_defaults[slot_count], Py_XNewRef(SLOT(message, slot_offsets[slot_count])));
-            slot_count++;
-        }
-    Py_XSETREF(message_type, (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(message)));
-    Py_XSETREF(read_annotations, Py_NewRef(reader));
+    Py_XSETREF(message_type, (PyTypeObject *)Py_NewRef(type));
+    Py_XSETREF(read_prelude, Py_NewRef(reader));
+    Py_CLEAR(prelude);
     Py_RETURN_NONE;
+}
+
+#define START_OF(bytes) ((const uint8_t *)PyBytes_AS_STRING(bytes))
+#define END_OF(bytes) (START_OF(bytes) + PyBytes_GET_SIZE(bytes))
+
+/* Returns a list of what `make` returns for the bytes in a sequence, and None for None. */
+static PyObject *list_of(PyObject *items, PyObject *(*make)(PyObject *, const uint8_t *, const uint8_t *)) {
+    items = PySequence_Fast(items, "a sequence is needed");
+    PyObject *list = items == NULL ? NULL : PyList_New(PySequence_Fast_GET_SIZE(items));
+    for (Py_ssize_t i = 0; list != NULL && i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(items, i);
+        PyObject *made = PyBytes_CheckExact(item) ? make(item, START_OF(item), END_OF(item))
+                         : item == Py_None        ? Py_NewRef(item)
+                                                  : PyErr_Format(PyExc_TypeError, "bytes or None are needed");
+        PyList_SET_ITEM(list, i, made);
+        if (made == NULL)
+            Py_CLEAR(list);
+    }
+    Py_XDECREF(items);
+    return list;
 }
 
 /* Sets a field to a new reference. Returns 0 with an error if that is NULL, because it could not be created. */
@@ -61,208 +81,112 @@ static int set_field(PyObject *message, int name, PyObject *value) {
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* Returns where a simple value ends. Returns NULL if it is longer than the data, is compound or described, or has a
-   constructor that is not known. */
-const uint8_t *simple_end(const uint8_t *p, const uint8_t *end) {
-    /* By the high half of a constructor: which low halves exist, and the width of the value (AMQP 1.0 §1.2). */
-    static const uint16_t known[16] = {[4] = 0x1f, [5] = 0x7f, [6] = 3, [7] = 0x1f, [8] = 0x1f, [9] = 0x110,
-                                       [10] = 0xb, [11] = 0xb};
-    static const uint8_t widths[16] = {[5] = 1, [6] = 2, [7] = 4, [8] = 8, [9] = 16, [10] = 1, [11] = 4};
-    if (p >= end || !(known[*p >> 4] >> (*p & 15) & 1))
-        return NULL;
-    uint8_t category = *p++ >> 4;
-    size_t size = widths[category];
-    if (category >= 10) {
-        if ((size_t)(end - p) < size)
-            return NULL;
-        p += size;
-        size = size == 1 ? p[-1] : read_32(p - 4);
-    }
-    return (size_t)(end - p) >= size ? p + size : NULL;
-}
-
-/* Reads the list or map at p, whose constructor is `code` or its wide form. Returns 0 if it is another value. */
-int read_compound(const uint8_t *p, const uint8_t *end, uint8_t code, Compound *found) {
-    int width = end - p < 3 ? 0 : *p == code ? 1 : *p == code + 0x10 ? 4 : 0;
-    if (width == 0 || end - p < 1 + 2 * width)
-        return 0;
-    size_t size = width == 1 ? p[1] : read_32(p + 1);
-    *found = (Compound){p + 1 + 2 * width, p + 1 + width + size, width == 1 ? p[2] : read_32(p + 5)};
-    return (size_t)(end - p) >= 1 + width + size && found->first <= found->end;
-}
-
-/* Whether a section with a short descriptor begins here. */
-static int is_section(const uint8_t *p, const uint8_t *end, uint8_t code) {
-    return end - p >= 4 && p[0] == 0 && p[1] == 0x53 && p[2] == code;
-}
-
-typedef struct {
-    long header; /* see pack_header */
-    uint32_t time_to_live_ms; /* 0 for none */
-    const uint8_t *annotations, *bare;
-} Sections;
-
-static int read_header(const Compound *list, Sections *found) {
-    const uint8_t *p = list->first, *next;
-    for (uint32_t i = 0; i < list->count; i++, p = next) {
-        if ((next = simple_end(p, list->end)) == NULL || i > 4)
+/* Checks that properties are stored as they are: they hold simple values, and no expiry time, which limits the time to
+   live. Names of application properties are short strings in ASCII, and no value is a decimal. */
+static int check_properties(Items *items, int is_map) {
+    const uint8_t *p;
+    for (int i = 0; items->count > 0; i++) {
+        if ((p = take_item(items)) == NULL || (!is_map && i == EXPIRY_TIME && *p != 0x40))
             return 0;
-        if (i == 0 && *p <= 0x42)
-            found->header |= *p == 0x41 ? 1 : *p == 0x42 ? 1 << 10 : 0;
-        else if (i == 3 && *p <= 0x42)
-            found->header |= (*p - 0x40) << 11;
-        else if (i == 1 && (*p == 0x40 || *p == 0x50))
-            found->header |= *p == 0x50 ? (p[1] + 1) << 1 : 0;
-        else if ((i == 2 || i == 4) && (*p == 0x40 || *p == 0x43 || *p == 0x52 || *p == 0x70))
-            found->time_to_live_ms = i == 4 ? found->time_to_live_ms : *p == 0x70 ? read_32(p + 1) : *p == 0x52 ? p[1] : 0;
-        else
+        if (is_map && (i % 2 == 0 ? *p != 0xa1 || items->count == 0 : *p == 0x74 || *p == 0x84 || *p == 0x94))
             return 0;
-    }
-    return p == list->end;
-}
-
-/* Checks that properties hold simple values, and no expiry time, which limits the time to live. */
-static int check_properties(const Compound *list) {
-    const uint8_t *p = list->first;
-    for (uint32_t i = 0; i < list->count; i++) {
-        if (i == 8 && p < list->end && *p != 0x40)
-            return 0;
-        if ((p = simple_end(p, list->end)) == NULL)
-            return 0;
-    }
-    return p == list->end;
-}
-
-/* Checks that application properties are stored as they are: with names that are short strings in ASCII, and without
-   decimals. */
-static int check_application_properties(const Compound *map) {
-    const uint8_t *p = map->first, *value;
-    for (uint32_t i = 0; i < map->count; i += 2) {
-        if (p >= map->end || *p != 0xa1 || (value = simple_end(p, map->end)) == NULL)
-            return 0;
-        for (p += 2; p < value; p++)
+        for (p += 2; is_map && i % 2 == 0 && p < items->next; p++)
             if (*p >= 0x80)
                 return 0;
-        if ((p = simple_end(value, map->end)) == NULL || *value == 0x74 || *value == 0x84 || *value == 0x94)
-            return 0;
     }
-    return p == map->end && map->count % 2 == 0;
+    return items->next == items->end;
 }
 
-/* Finds the sections of a message. Returns 0 if it is not plain. */
-static int read_sections(const uint8_t *p, const uint8_t *end, Sections *found) {
-    Compound compound;
-    if (is_section(p, end, 0x70)) {
-        if (p[3] == 0x45)
-            compound.end = p + 4;
-        else if (!read_compound(p + 3, end, 0xc0, &compound) || !read_header(&compound, found))
-            return 0;
-        p = compound.end;
+/* Returns where the properties of a message begin, or what follows if it has none. Returns NULL if it is not plain. */
+static const uint8_t *find_bare(const uint8_t *p, const uint8_t *end) {
+    const uint8_t *bare = NULL;
+    Items items;
+    for (uint8_t section = HEADER_SECTION; section < DATA; section++) {
+        int is_map = section != HEADER_SECTION && section != PROPERTIES;
+        if (section == PROPERTIES)
+            bare = p;
+        if (!has_descriptor(p, end, section))
+            continue;
+        if (!read_items(p + 3, end, is_map ? 0xc1 : 0xc0, &items))
+            return NULL;
+        p = items.end;
+        if (section >= PROPERTIES && !check_properties(&items, is_map))
+            return NULL;
     }
-    if (is_section(p, end, 0x72)) {
-        if (!read_compound(p + 3, end, 0xc1, &compound))
-            return 0;
-        found->annotations = compound.count > 0 || compound.first != compound.end ? p + 3 : NULL;
-        p = compound.end;
-    }
-    found->bare = p;
-    if (is_section(p, end, 0x73)) {
-        if (p[3] == 0x45)
-            compound.end = p + 4;
-        else if (!read_compound(p + 3, end, 0xc0, &compound) || !check_properties(&compound))
-            return 0;
-        p = compound.end;
-    }
-    if (is_section(p, end, 0x74)) {
-        if (!read_compound(p + 3, end, 0xc1, &compound) || !check_application_properties(&compound))
-            return 0;
-        p = compound.end;
-    }
-    int is_data = is_section(p, end, 0x75) && (p[3] == 0xa0 || p[3] == 0xb0);
-    return (is_data || is_section(p, end, 0x77)) && simple_end(p + 3, end) == end;
+    int is_data = has_descriptor(p, end, DATA) && (p[3] == 0xa0 || p[3] == 0xb0);
+    return (is_data || has_descriptor(p, end, VALUE)) && value_end(p + 3, end) == end ? bare : NULL;
 }
 
-/* Sets the annotations and the scheduled time. Returns 0 with an error. */
-static int set_annotations(PyObject *message, PyObject *data, Py_ssize_t position) {
-    PyObject *annotations, *scheduled_ms, *found = PyObject_CallFunction(read_annotations, "On", data, position);
-    int is_set = found != NULL && PyArg_ParseTuple(found, "OO", &annotations, &scheduled_ms) &&
-                 set_field(message, ANNOTATIONS, Py_NewRef(annotations)) &&
-                 set_field(message, SCHEDULED, Py_NewRef(scheduled_ms));
-    Py_XDECREF(found);
-    return is_set;
+/* Has the codec read the sections before the bare message. Returns 0 with an error. */
+static int use_prelude(const uint8_t *start, Py_ssize_t size) {
+    if (prelude != NULL && PyBytes_GET_SIZE(prelude) == size &&
+        memcmp(PyBytes_AS_STRING(prelude), start, (size_t)size) == 0)
+        return 1;
+    PyObject *sections = PyBytes_FromStringAndSize((char *)start, size);
+    PyObject *message = sections == NULL ? NULL : PyObject_CallOneArg(read_prelude, sections);
+    Py_XSETREF(prelude, sections);
+    Py_XSETREF(example, message);
+    if (message == NULL || !Py_IS_TYPE(message, message_type))
+        Py_CLEAR(prelude);
+    return prelude != NULL;
 }
 
 /* Returns a message, or None if it is not plain. */
-static PyObject *read_one(PyObject *data) {
-    Sections found = {0};
-    if (message_type == NULL || !PyBytes_CheckExact(data))
-        return PyErr_Format(PyExc_TypeError, "a message is read from bytes, after set_message_type");
-    const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(data), *end = start + PyBytes_GET_SIZE(data);
-    if (!read_sections(start, end, &found))
+static PyObject *message_of(PyObject *data, const uint8_t *start, const uint8_t *end) {
+    const uint8_t *bare = find_bare(start, end);
+    if (message_type == NULL || bare == NULL || bare - start > PRELUDE_MAX_BYTES || !use_prelude(start, bare - start)) {
+        PyErr_Clear(); /* the codec will raise the same error */
         Py_RETURN_NONE;
+    }
     PyObject *message = message_type->tp_alloc(message_type, 0);
     if (message == NULL)
         return NULL;
-    for (int i = 0; i < slot_count; i++)
-        SLOT(message, slot_offsets[i]) = Py_XNewRef(slot_defaults[i]);
-    PyObject *body = found.bare == start ? Py_NewRef(data) /* large ones are not copied */
-                                         : PyBytes_FromStringAndSize((char *)found.bare, end - found.bare);
-    if (!set_field(message, BODY, body) ||
-        !set_field(message, SIZE, PyLong_FromSsize_t(end - start)) ||
-        (found.header != 0 && !set_field(message, HEADER, PyLong_FromLong(found.header))) ||
-        (found.time_to_live_ms != 0 &&
-         !set_field(message, TIME_TO_LIVE, PyLong_FromUnsignedLong(found.time_to_live_ms))))
+    for (Py_ssize_t at = sizeof(PyObject); at < message_type->tp_basicsize; at += sizeof(PyObject *))
+        SLOT(message, at) = Py_XNewRef(SLOT(example, at));
+    PyObject *body = bare == start ? Py_NewRef(data) /* large ones are not copied */
+                                   : PyBytes_FromStringAndSize((char *)bare, end - bare);
+    if (!set_field(message, BODY, body) || !set_field(message, SIZE, PyLong_FromSsize_t(end - start)))
         Py_CLEAR(message);
-    else if (found.annotations != NULL && !set_annotations(message, data, found.annotations - start)) {
-        PyErr_Clear(); /* the codec will raise the same error */
-        Py_SETREF(message, Py_NewRef(Py_None));
-    }
     return message;
 }
 
 /* read_messages(payloads): returns a list of messages, with None for those that are not plain. */
-static PyObject *read_messages(PyObject *module, PyObject *payloads) {
-    payloads = PySequence_Fast(payloads, "payloads are a sequence");
-    PyObject *messages = payloads == NULL ? NULL : PyList_New(PySequence_Fast_GET_SIZE(payloads));
-    for (Py_ssize_t i = 0; messages != NULL && i < PyList_GET_SIZE(messages); i++) {
-        PyObject *message = read_one(PySequence_Fast_GET_ITEM(payloads, i));
-        PyList_SET_ITEM(messages, i, message);
-        if (message == NULL)
-            Py_CLEAR(messages);
-    }
-    Py_XDECREF(payloads);
-    return messages;
+static PyObject *read_messages(PyObject *module, PyObject *payloads) { return list_of(payloads, message_of); }
+
+/* --- writing -------------------------------------------------------------------------------- */
+
+static uint8_t *write_bytes(uint8_t *p, const void *bytes, size_t size) {
+    memcpy(p, bytes, size);
+    return p + size;
 }
 
-/* --- message ids ---------------------------------------------------------------------------- */
+static uint8_t *write_number(uint8_t *p, uint64_t value, int size) {
+    while (size-- > 0)
+        *p++ = (uint8_t)(value >> 8 * size);
+    return p;
+}
 
 /* Returns a body with an id in its properties. Returns NULL without an error if it has one or cannot be read. The body
    is canonical: it begins with its properties, if it has any. */
 static PyObject *body_with_id(PyObject *body, const char *prefix, uint64_t number) {
-    const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body);
-    Compound list = {start, start, 0};
-    size_t fields = 0; /* bytes of the fields behind the id */
-    if (is_section(start, end, 0x73)) {
-        if (start[3] == 0x45)
-            list.end = start + 4;
-        else if (!read_compound(start + 3, end, 0xc0, &list) || (list.count > 0 && *list.first != 0x40))
-            return NULL;
-        if (list.count > 0 && list.end > list.first)
-            fields = (size_t)(list.end - list.first) - 1;
-    }
-    uint32_t count = list.count > 0 ? list.count : 1;
-    int width = ID_BYTES + fields + 1 < 256 && count < 256 ? 1 : 4;
-    PyObject *changed = PyBytes_FromStringAndSize(NULL, 4 + 2 * width + ID_BYTES + (Py_ssize_t)fields + (end - list.end));
+    const uint8_t *start = START_OF(body), *end = END_OF(body), *id;
+    Items rest = {start, start, 0}; /* the fields behind the id */
+    if (has_descriptor(start, end, PROPERTIES) &&
+        (!read_items(start + 3, end, 0xc0, &rest) ||
+         (rest.count > 0 && ((id = take_item(&rest)) == NULL || *id != 0x40))))
+        return NULL;
+    size_t size = ID_BYTES + (size_t)(rest.end - rest.next);
+    int width = size + 1 < 256 && rest.count + 1 < 256 ? 1 : 4;
+    PyObject *changed = PyBytes_FromStringAndSize(NULL, 4 + 2 * width + (Py_ssize_t)size + (end - rest.end));
     if (changed == NULL)
         return NULL;
-    uint8_t *p = WRITE_TEXT((uint8_t *)PyBytes_AS_STRING(changed), "\x00\x53\x73");
-    *p++ = width == 1 ? 0xc0 : 0xd0;
-    p = write_number(write_number(p, width + ID_BYTES + fields, width), count, width);
-    p = write_bytes(WRITE_TEXT(p, "\xa1\x20"), prefix, 16);
+    uint8_t *p = (uint8_t *)PyBytes_AS_STRING(changed);
+    p = write_bytes(p, width == 1 ? "\x00\x53\x73\xc0" : "\x00\x53\x73\xd0", 4);
+    p = write_number(write_number(p, width + size, width), rest.count + 1, width);
+    p = write_bytes(write_bytes(p, "\xa1\x20", 2), prefix, 16);
     for (int shift = 60; shift >= 0; shift -= 4)
         *p++ = (uint8_t)"0123456789abcdef"[number >> shift & 15];
-    p = write_bytes(p, list.first + (fields > 0), fields);
-    write_bytes(p, list.end, (size_t)(end - list.end));
+    write_bytes(p, rest.next, (size_t)(end - rest.next)); /* the body follows them */
     return changed;
 }
 
@@ -287,191 +211,107 @@ static PyObject *give_ids(PyObject *module, PyObject *args) {
     return PyLong_FromUnsignedLongLong(number);
 }
 
-/* --- writing -------------------------------------------------------------------------------- */
+/* The numbers in a head, in the order of `places`: the slot of the message, and the width in bytes. */
+static const struct {
+    int slot, width;
+} head_numbers[] = {{TIME_TO_LIVE, 4}, {COUNT, 4}, {ENQUEUED, 8}, {NUMBER, 8}, {FIRST_NUMBER, 8}, {SCHEDULED, 8}};
+#define HEAD_NUMBERS (sizeof head_numbers / sizeof *head_numbers)
 
-static uint8_t *write_entry(uint8_t *p, const char *name, uint8_t code, uint64_t value) {
-    *p++ = 0xa3;
-    *p++ = (uint8_t)strlen(name);
-    p = write_bytes(p, name, strlen(name));
-    *p++ = code;
-    return write_number(p, value, code == 0x54 ? 1 : 8);
-}
-
-static uint8_t *write_head(uint8_t *p, const int64_t *field, const char *token, int64_t locked_until_ms, int from_topic,
-                           int with_state) {
-    uint8_t *size;
-    int64_t header = field[HEADER], priority = header >> 1 & 0x1ff, scheduled_ms = field[SCHEDULED], count = 4;
-    size = p = WRITE_TEXT(p, "\x00\x53\x70\xc0");
-    p[1] = 5;
-    p[2] = header & 1 ? 0x41 : header & 1 << 10 ? 0x42 : 0x40;
-    p[3] = priority ? 0x50 : 0x40;
-    p = write_number(p + 4, (uint64_t)priority - 1, priority ? 1 : 0);
-    *p++ = field[TIME_TO_LIVE] < 0 ? 0x40 : 0x70;
-    p = write_number(p, (uint64_t)field[TIME_TO_LIVE], field[TIME_TO_LIVE] < 0 ? 0 : 4);
-    *p++ = (uint8_t)(0x40 + (header >> 11 & 3));
-    *p++ = 0x70;
-    p = write_number(p, (uint64_t)field[COUNT], 4);
-    *size = (uint8_t)(p - size - 1);
-
-    /* The section is present without a lock too: the live tests of the Python SDK require an empty map in
-       receive-and-delete. */
-    p = WRITE_TEXT(p, "\x00\x53\x71\xc1");
-    if (token != NULL)
-        p = write_bytes(WRITE_TEXT(p, "\x24\x02\xa3\x10x-opt-lock-token\x98"), token, 16);
-    else
-        p = WRITE_TEXT(p, "\x01\x00");
-
-    size = p = WRITE_TEXT(p, "\x00\x53\x72\xc1");
-    p = write_entry(p + 2, "x-opt-enqueued-time", 0x83, (uint64_t)field[ENQUEUED]);
-    p = write_entry(p, "x-opt-sequence-number", 0x81, (uint64_t)field[NUMBER]);
-    if (from_topic || field[FIRST_NUMBER] != field[NUMBER])
-        p = write_entry(p, "x-opt-enqueue-sequence-number", 0x81, (uint64_t)field[FIRST_NUMBER]), count += 2;
-    if (scheduled_ms != 0)
-        p = write_entry(p, "x-opt-scheduled-enqueue-time", 0x83, (uint64_t)scheduled_ms), count += 2;
-    /* A message that waited was enqueued at its scheduled time. One that arrived later was not scheduled. */
-    if (with_state || (scheduled_ms != 0 && scheduled_ms == field[ENQUEUED]))
-        p = write_entry(p, "x-opt-message-state", 0x54, with_state ? (uint64_t)field[STATE] : 2), count += 2;
-    if (token != NULL || locked_until_ms != 0)
-        p = write_entry(p, "x-opt-locked-until", 0x83, (uint64_t)locked_until_ms), count += 2;
-    size[0] = (uint8_t)(p - size - 1);
-    size[1] = (uint8_t)count;
-    return p;
-}
-
-/* Returns the sections before the body of a message, or None if the message is not plain. */
-static PyObject *head_of(PyObject *message, PyObject *token, int64_t locked_until_ms, int from_topic, int with_state) {
-    int64_t field[sizeof slot_names / sizeof *slot_names] = {0};
-    uint8_t head[HEAD_MAX_BYTES];
+/* Reads the numbers of a message, and what its head has besides them. Returns 0 if the message is not plain. */
+static int read_fields(PyObject *message, int64_t *field, int64_t *shape) {
     for (int i = 0; slot_names[i] != NULL; i++)
         if (!Py_IS_TYPE(message, message_type) || FIELD(message, i) == NULL)
-            Py_RETURN_NONE;
+            return 0;
     if (FIELD(message, CHANGES) != Py_None || PyObject_IsTrue(FIELD(message, ANNOTATIONS)) ||
         !PyBytes_CheckExact(FIELD(message, BODY)))
-        Py_RETURN_NONE;
+        return 0;
     for (int i = HEADER; slot_names[i] != NULL; i++)
         if (i != CHANGES)
             field[i] = FIELD(message, i) == Py_None ? -1 : PyLong_AsLongLong(FIELD(message, i));
-    if (token != Py_None && (!PyBytes_CheckExact(token) || PyBytes_GET_SIZE(token) != 16))
-        PyErr_SetString(PyExc_TypeError, "a lock token has 16 bytes");
-    if (PyErr_Occurred())
-        return NULL;
-    if (field[TIME_TO_LIVE] > UINT32_MAX)
-        Py_RETURN_NONE;
-    uint8_t *end = write_head(head, field, token == Py_None ? NULL : PyBytes_AS_STRING(token), locked_until_ms,
-                              from_topic, with_state);
-    const uint8_t *body = (uint8_t *)PyBytes_AS_STRING(FIELD(message, BODY));
-    if (!is_section(body, body + PyBytes_GET_SIZE(FIELD(message, BODY)), 0x73))
-        end = WRITE_TEXT(end, "\x00\x53\x73\x45");
-    return PyBytes_FromStringAndSize((char *)head, end - head);
+    *shape = field[HEADER] << 16 | field[STATE] << 4 | (field[TIME_TO_LIVE] < 0) << 3 |
+             (field[FIRST_NUMBER] == field[NUMBER]) << 2 | (field[SCHEDULED] != 0) << 1 |
+             (field[SCHEDULED] == field[ENQUEUED]);
+    return field[TIME_TO_LIVE] <= UINT32_MAX;
 }
 
-/* write_heads(messages, tokens, locked_until_ms, from_topic, with_state): returns the sections before the body of each
-   message, with None for those that are not plain. */
+/* write_heads(messages, tokens, start, template, places): returns the sections before the body of each message from
+   `start` on, until one is not plain, or needs another template than the first. The template is a head, and `places`
+   says where the lock token and the numbers are in it, with 0 for what it does not have. */
 static PyObject *write_heads(PyObject *module, PyObject *args) {
-    PyObject *messages, *tokens, *heads = NULL;
-    long long locked_until_ms;
-    int from_topic, with_state;
-    if (!PyArg_ParseTuple(args, "OOLpp", &messages, &tokens, &locked_until_ms, &from_topic, &with_state))
+    PyObject *messages, *tokens;
+    const uint8_t *template, *places;
+    Py_ssize_t start, size, places_size;
+    int64_t field[sizeof slot_names / sizeof *slot_names], shape, first_shape = 0;
+    if (!PyArg_ParseTuple(args, "O!O!ny#y#", &PyList_Type, &messages, &PyList_Type, &tokens, &start, &template, &size,
+                          &places, &places_size))
         return NULL;
-    messages = PySequence_Fast(messages, "messages are a sequence");
-    tokens = messages == NULL ? NULL : PySequence_Fast(tokens, "tokens are a sequence");
-    if (tokens != NULL && PySequence_Fast_GET_SIZE(messages) != PySequence_Fast_GET_SIZE(tokens))
-        PyErr_SetString(PyExc_ValueError, "every message needs a token or None");
-    else if (tokens != NULL)
-        heads = PyList_New(PySequence_Fast_GET_SIZE(messages));
-    for (Py_ssize_t i = 0; heads != NULL && i < PyList_GET_SIZE(heads); i++) {
-        PyObject *head = head_of(PySequence_Fast_GET_ITEM(messages, i), PySequence_Fast_GET_ITEM(tokens, i),
-                                 locked_until_ms, from_topic, with_state);
-        PyList_SET_ITEM(heads, i, head);
-        if (head == NULL)
-            Py_CLEAR(heads);
+    if (start < 0 || places_size != 1 + HEAD_NUMBERS)
+        return PyErr_Format(PyExc_ValueError, "the places do not fit");
+    PyObject *heads = PyList_New(0);
+    for (Py_ssize_t i = start; heads != NULL && i < PyList_GET_SIZE(messages) && i < PyList_GET_SIZE(tokens); i++) {
+        PyObject *message = PyList_GET_ITEM(messages, i), *token = PyList_GET_ITEM(tokens, i);
+        int has_token = PyBytes_CheckExact(token) && PyBytes_GET_SIZE(token) == 16;
+        if (!read_fields(message, field, &shape) || (i > start && shape != first_shape) || has_token != (places[0] > 0))
+            break;
+        first_shape = shape;
+        int has_properties = has_descriptor(START_OF(FIELD(message, BODY)), END_OF(FIELD(message, BODY)), PROPERTIES);
+        PyObject *head = PyBytes_FromStringAndSize(NULL, size + (has_properties ? 0 : 4));
+        if (append(heads, head) < 0)
+            break;
+        uint8_t *p = (uint8_t *)PyBytes_AS_STRING(head);
+        write_bytes(write_bytes(p, template, (size_t)size), "\x00\x53\x73\x45", has_properties ? 0 : 4);
+        if (has_token && places[0] + 16 <= size)
+            write_bytes(p + places[0], PyBytes_AS_STRING(token), 16);
+        for (size_t j = 0; j < HEAD_NUMBERS; j++)
+            if (places[1 + j] > 0 && places[1 + j] + head_numbers[j].width <= size)
+                write_number(p + places[1 + j], (uint64_t)field[head_numbers[j].slot], head_numbers[j].width);
     }
-    Py_XDECREF(messages);
-    Py_XDECREF(tokens);
+    if (PyErr_Occurred())
+        Py_CLEAR(heads);
     return heads;
 }
 
-/* --- heads for the history ------------------------------------------------------------------ */
+/* --- stored bodies -------------------------------------------------------------------------- */
 
-/* read_heads(bodies, max_bytes): returns the properties and application properties of stored bodies, as bytes. A section
-   that ends after max_bytes is left out, with what follows. None for a body that is None. */
-static PyObject *read_heads(PyObject *module, PyObject *args) {
-    static const uint8_t sections[] = {0x73, 0x74}, codes[] = {0xc0, 0xc1};
-    PyObject *bodies, *heads;
-    Py_ssize_t max_bytes;
-    if (!PyArg_ParseTuple(args, "O!n", &PyList_Type, &bodies, &max_bytes))
-        return NULL;
-    heads = PyList_New(PyList_GET_SIZE(bodies));
-    for (Py_ssize_t i = 0; heads != NULL && i < PyList_GET_SIZE(heads); i++) {
-        PyObject *body = PyList_GET_ITEM(bodies, i), *head = Py_None;
-        if (PyBytes_CheckExact(body)) {
-            const uint8_t *start = (uint8_t *)PyBytes_AS_STRING(body), *end = start + PyBytes_GET_SIZE(body), *p = start;
-            for (int k = 0; k < 2; k++) {
-                Compound compound = {.end = p};
-                if (!is_section(p, end, sections[k]))
-                    continue;
-                if (p[3] == 0x45)
-                    compound.end = p + 4;
-                else if (!read_compound(p + 3, end, codes[k], &compound))
-                    break;
-                if (compound.end - start > max_bytes)
-                    break;
-                p = compound.end;
-            }
-            head = PyBytes_FromStringAndSize((char *)start, p - start);
-        } else
-            Py_INCREF(head);
-        PyList_SET_ITEM(heads, i, head);
-        if (head == NULL)
-            Py_CLEAR(heads);
+/* Returns the properties and application properties of a stored body. A section that is too long is left out, with what
+   follows. */
+static PyObject *head_of(PyObject *body, const uint8_t *start, const uint8_t *end) {
+    const uint8_t *p = start;
+    Items items;
+    for (uint8_t section = PROPERTIES; section < DATA; section++) {
+        if (!has_descriptor(p, end, section))
+            continue;
+        if (!read_items(p + 3, end, section == PROPERTIES ? 0xc0 : 0xc1, &items) ||
+            items.end - start > HISTORY_MAX_BYTES)
+            break;
+        p = items.end;
     }
-    return heads;
+    return PyBytes_FromStringAndSize((char *)start, p - start);
 }
 
-/* --- session ids ---------------------------------------------------------------------------- */
-
-#define GROUP_ID 10 /* its position in the list of properties */
+/* read_heads(bodies): returns the heads of stored bodies, for the history. */
+static PyObject *read_heads(PyObject *module, PyObject *bodies) { return list_of(bodies, head_of); }
 
 /* Returns the group id of a stored body as text, or None if it is absent or not a short string. */
-static PyObject *session_id_of(PyObject *body) {
-    Compound list;
-    if (!PyBytes_CheckExact(body))
+static PyObject *session_id_of(PyObject *body, const uint8_t *start, const uint8_t *end) {
+    Items fields = {0};
+    const uint8_t *item = NULL;
+    if (has_descriptor(start, end, PROPERTIES) && !read_items(start + 3, end, 0xc0, &fields))
         Py_RETURN_NONE;
-    const uint8_t *p = (uint8_t *)PyBytes_AS_STRING(body), *end = p + PyBytes_GET_SIZE(body);
-    if (!is_section(p, end, 0x73) || !read_compound(p + 3, end, 0xc0, &list) || list.count <= GROUP_ID)
-        Py_RETURN_NONE;
-    p = list.first;
-    for (int i = 0; i < GROUP_ID && p != NULL; i++)
-        p = p < list.end && *p == 0x40 ? p + 1 : simple_end(p, list.end);
-    if (p == NULL || p >= list.end || *p != 0xa1 || (end = simple_end(p, list.end)) == NULL)
-        Py_RETURN_NONE;
-    PyObject *text = PyUnicode_DecodeUTF8((char *)p + 2, end - p - 2, NULL);
-    if (text == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    return text;
+    for (int i = 0; i <= GROUP_ID; i++)
+        if ((item = take_item(&fields)) == NULL)
+            Py_RETURN_NONE;
+    PyObject *text = *item == 0xa1 ? PyUnicode_DecodeUTF8((char *)item + 2, item[1], NULL) : Py_NewRef(Py_None);
+    return text != NULL ? text : (PyErr_Clear(), Py_NewRef(Py_None));
 }
 
-/* read_session_ids(bodies): returns the group ids of stored bodies, with None for those that are absent or have another
-   form than a short string. */
-static PyObject *read_session_ids(PyObject *module, PyObject *bodies) {
-    if (!PyList_CheckExact(bodies))
-        return PyErr_Format(PyExc_TypeError, "bodies are a list");
-    PyObject *ids = PyList_New(PyList_GET_SIZE(bodies));
-    for (Py_ssize_t i = 0; ids != NULL && i < PyList_GET_SIZE(ids); i++) {
-        PyObject *id = session_id_of(PyList_GET_ITEM(bodies, i));
-        PyList_SET_ITEM(ids, i, id);
-        if (id == NULL)
-            Py_CLEAR(ids);
-    }
-    return ids;
-}
+/* read_session_ids(bodies): returns the group ids of stored bodies. */
+static PyObject *read_session_ids(PyObject *module, PyObject *bodies) { return list_of(bodies, session_id_of); }
 
 PyMethodDef message_methods[] = {{"set_message_type", set_message_type, METH_VARARGS, NULL},
                                  {"read_messages", read_messages, METH_O, NULL},
                                  {"give_ids", give_ids, METH_VARARGS, NULL},
                                  {"write_heads", write_heads, METH_VARARGS, NULL},
-                                 {"read_heads", read_heads, METH_VARARGS, NULL},
+                                 {"read_heads", read_heads, METH_O, NULL},
                                  {"read_session_ids", read_session_ids, METH_O, NULL},
                                  {NULL, NULL, 0, NULL}};

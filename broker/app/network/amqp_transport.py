@@ -9,6 +9,7 @@ Deliveries pause while the socket is full.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from contextlib import contextmanager
 from time import perf_counter
@@ -297,7 +298,10 @@ class AmqpTransport(asyncio.Protocol):
         """Writes to the socket at once. The stream would write at the end of this pass of the event loop, after all that
         is done meanwhile. It gets what the socket does not take now."""
         if self._descriptor is not None and not stream.get_write_buffer_size():
-            written_bytes = compiled.write(self._descriptor, output)
+            try:
+                written_bytes = os.write(self._descriptor, output)
+            except OSError:  # it takes nothing now, or the stream gets the error, too
+                written_bytes = 0
             if written_bytes == len(output):
                 return
             output = output[written_bytes:]

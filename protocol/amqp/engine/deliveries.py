@@ -1,7 +1,7 @@
 """Deliveries that the broker sends or settles.
 
-Proton gets every message as settled and forgets it as soon as it is written, see `protocol/native/frames.c`. Which
-deliveries the client has to settle is kept in `EngineLink.deliveries`, and the broker's dispositions for them are
+Proton gets every message as settled and forgets it as soon as it is written, see `protocol/native/proton.c`. Which
+deliveries the client has to settle is kept in `EngineLink.sent_deliveries`, and the broker's dispositions for them are
 written here.
 """
 
@@ -81,14 +81,14 @@ def settle(
     if link.closed:
         return
     if not link.is_receiver:
-        ids = link.deliveries.find(settled, True)
+        ids = link.sent_deliveries.find(settled, forget=True)
         if ids:
             state = b"" if outcome is None else encode_state(outcome)
             output += sender_dispositions(link.channel, ids, state, settled=True)
     elif link.unconfirmed is None and (outcome is None or outcome is ACCEPTED):
-        link.deliveries.settle(settled, 0 if outcome is None else ACCEPTED_CODE)
+        link.received_deliveries.settle(settled, 0 if outcome is None else ACCEPTED_CODE)
     else:
-        for address in link.deliveries.find(settled, True):
+        for address in link.received_deliveries.forget(settled):
             delivery = ffi.cast("pn_delivery_t *", address)
             if outcome is not None:
                 lib.pn_delivery_update(delivery, write_outcome(delivery, outcome))
@@ -100,5 +100,5 @@ def update(
 ) -> None:
     """Sets the state of deliveries that the broker sent, without settling them."""
     if not link.closed:
-        ids = link.deliveries.find(updated, False)
+        ids = link.sent_deliveries.find(updated, forget=False)
         output += sender_dispositions(link.channel, ids, encode_state(outcome), settled=False)

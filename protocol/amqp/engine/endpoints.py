@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol.amqp.engine.interface import EngineLink, EngineSession
     from protocol.amqp.frames.incoming_sessions import IncomingLink, IncomingSession
-    from protocol.native.compiled import Deliveries
+    from protocol.amqp.frames.sent_deliveries import SentDeliveries
 
 
 class Endpoints:
@@ -32,13 +32,13 @@ class Endpoints:
         """By Proton's pointer."""
         self.sessions: dict[Any, EngineSession] = {}
         """By Proton's pointer."""
-        self.senders: dict[int, Deliveries] = {}
+        self.senders: dict[int, SentDeliveries] = {}
         """Deliveries of links on which the broker sends and the client settles, by channel and handle in the broker's
         frames (`channel << 32 | handle`)."""
         self.waiting_for_window: set[EngineLink] = set()
         """Links whose deliveries Proton has queued because the session window is full. Their handler is called when
         they are sent."""
-        self._links_by_deliveries: dict[Deliveries, EngineLink] = {}
+        self._links_by_deliveries: dict[SentDeliveries, EngineLink] = {}
         self._links_by_incoming: dict[IncomingLink, EngineLink] = {}
         self._sessions_by_incoming: dict[IncomingSession, EngineSession] = {}
 
@@ -51,12 +51,12 @@ class Endpoints:
         """Adds a link that the client has attached."""
         self.links[link.pointer] = link
         self._links_by_incoming[link.incoming] = link
-        self._links_by_deliveries[link.deliveries] = link
+        self._links_by_deliveries[link.sent_deliveries] = link
         link.session.links[link] = None
 
     def add_sender(self, link: EngineLink) -> None:
         """Adds a link on which the broker sends messages that the client settles."""
-        self.senders[link.channel << 32 | link.handle] = link.deliveries
+        self.senders[link.channel << 32 | link.handle] = link.sent_deliveries
 
     def remove_session(self, pointer: Any) -> EngineSession:
         """Removes a session and returns it. Its links must have been removed."""
@@ -68,9 +68,11 @@ class Endpoints:
         """Removes a link."""
         del self.links[link.pointer]
         del self._links_by_incoming[link.incoming]
-        del self._links_by_deliveries[link.deliveries]
+        del self._links_by_deliveries[link.sent_deliveries]
         key = link.channel << 32 | link.handle
-        if self.senders.get(key) is link.deliveries:  # or else Proton has used the handle again
+        if (
+            self.senders.get(key) is link.sent_deliveries
+        ):  # or else Proton has used the handle again
             del self.senders[key]
         del link.session.links[link]
         self.waiting_for_window.discard(link)
@@ -87,7 +89,7 @@ class Endpoints:
         self._links_by_incoming.clear()
         self._sessions_by_incoming.clear()
 
-    def link_with(self, deliveries: Deliveries) -> EngineLink | None:
+    def link_with(self, deliveries: SentDeliveries) -> EngineLink | None:
         """Returns the link that has these deliveries, or None if it has ended."""
         return self._links_by_deliveries.get(deliveries)
 

@@ -118,7 +118,6 @@ class Engine:
             idle_timeout_ms=idle_timeout_ms,
         )
         self._transport_address = address_of(self._proton.transport)
-        self._collector_address = address_of(self._proton.collector)
         self._skipped_input = False
         """The client has sent frames that Proton has not got. Proton must know that the client is not idle."""
         self._dispatch = ProtonEvents(
@@ -232,8 +231,7 @@ class Engine:
             self._pump()
             if self._dispatch.running:
                 break
-            skips_flows = not self._endpoints.waiting_for_window
-            if not compiled.skip_events(self._collector_address, skips_flows):
+            if not self._dispatch.skip_events():
                 break
             self._handle_events(local=True)
 
@@ -277,13 +275,21 @@ class Engine:
         del self._dispatch  # breaks a reference cycle through the handler
 
     def _push(self, piece: bytes) -> None:
-        compiled.push(self._transport_address, piece)
+        """Passes bytes to Proton, until it takes no more."""
+        transport = self._proton.transport
+        taken = lib.pn_transport_push(transport, piece, len(piece))
+        while 0 < taken < len(piece):
+            piece = piece[taken:]
+            taken = lib.pn_transport_push(transport, piece, len(piece))
 
     def _pump(self) -> None:
         """Moves the bytes that Proton has written to the output."""
-        written, ended = compiled.pump(self._transport_address, self._endpoints.senders)
+        senders = self._endpoints.senders
+        written, ended, sent = compiled.pump(self._transport_address, senders)
         if written:
             self._output.append(written)
+        for key, first_id, last_id in sent:
+            senders[key].record(first_id, last_id)
         if ended and not self._lifecycle.client_may_send:
             self._output_ended = True
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
 _ALL = 1 << 30
-_ANOTHER_EVENT, _PIECE = 0, 1  # results of `Deliveries.take`; there is one more
+_ANOTHER_EVENT, _PIECE = 0, 1  # results of `ReceivedDeliveries.take`; there is one more
 _UNGRANTED = ProtocolViolation(
     "amqp:link:transfer-limit-exceeded", "A transfer was sent on a link that has not been granted."
 )
@@ -90,13 +90,12 @@ class IncomingTransfers:
                 link.confirmed(_event_delivery(_peek_event(collector)))
             following = _PIECE
             if link.is_attached and link.partial is None:
-                deliveries, payloads, settled, following = link.deliveries.take(
+                deliveries, payloads, settled, following = link.received_deliveries.take(
                     self._collector_address,
                     link.proton_address,
                     limit,
                     self._read_bytes,
                     link.may_send_settled,
-                    self._sessions.transactional,
                 )
                 if deliveries:
                     link.received += len(deliveries)
@@ -158,7 +157,7 @@ class IncomingTransfers:
             fits = self._memory.hold(partial.kept_bytes)
             return None if fits else memory_violation(self._memory)
         lib.pn_link_advance(pointer)
-        number = link.deliveries.add(address_of(delivery))
+        number = link.received_deliveries.add(address_of(delivery))
         settled = bool(lib.pn_delivery_settled(delivery))
         kind = KINDS[settled, partial.batch]
         if self._sessions.transactional:
@@ -170,13 +169,13 @@ class IncomingTransfers:
         """Has a message refused once, as soon as it is over the limit. Proton drops further transfers of a delivery
         that is settled."""
         lib.pn_link_advance(link.pointer)
-        number = link.deliveries.add(address_of(delivery))
+        number = link.received_deliveries.add(address_of(delivery))
         settled = bool(lib.pn_delivery_settled(delivery))
         beginning = partial.content()
         self._report_lost_part(delivery)
         self._handler.on_oversize(link, number, partial.size_bytes, settled, beginning)
         # Unless the handler has settled it: it detached the link or ended the session instead.
-        link.deliveries.settle([number], RELEASED_CODE)
+        link.received_deliveries.settle([number], RELEASED_CODE)
 
     def report_outcomes(
         self,

@@ -13,8 +13,9 @@ from cproton_ffi import lib
 
 from protocol.amqp.engine.link_log import log_attached, log_detached
 from protocol.amqp.engine.proton_functions import address_of
+from protocol.amqp.engine.received_deliveries import ReceivedDeliveries
 from protocol.amqp.engine.states import LinkEvent, LinkState, next_link_state
-from protocol.native.compiled import Deliveries
+from protocol.amqp.frames.sent_deliveries import SentDeliveries
 
 if TYPE_CHECKING:
     from protocol.amqp.engine.attach import Attach
@@ -77,7 +78,6 @@ class EngineLink:
         "closed",
         "container_id",
         "context",
-        "deliveries",
         "drained",
         "handle",
         "held_bytes",
@@ -92,8 +92,10 @@ class EngineLink:
         "pointer",
         "proton_address",
         "received",
+        "received_deliveries",
         "sends_settled",
         "sent",
+        "sent_deliveries",
         "session",
         "state",
         "unconfirmed",
@@ -117,10 +119,9 @@ class EngineLink:
         self.received = 0
         """Number of deliveries of which at least one transfer has arrived."""
         self._enter(LinkState.REQUESTED)
-        self.deliveries = (
-            Deliveries() if attach.is_receiver else Deliveries(session.incoming.sent_deliveries)
-        )
-        """Deliveries that may still be settled."""
+        self.received_deliveries = ReceivedDeliveries()
+        self.sent_deliveries = SentDeliveries(session.incoming.sent_deliveries)
+        """Deliveries that may still be settled. The link has only one of the two kinds."""
         self.sends_settled: bool | None = None
         """Whether the broker sends its messages settled. It is the same for all messages of a link. None before
         the first."""
@@ -167,7 +168,7 @@ class EngineLink:
     @property
     def unsettled(self) -> list[Delivery]:
         """Deliveries that may still be settled."""
-        return self.deliveries.numbers()
+        return sorted((*self.received_deliveries.unsettled, *self.sent_deliveries.unsettled))
 
     def await_confirmation(self, delivery: Any) -> None:
         """Settles Proton's delivery after the client has settled it. Settles it at once if the client has done so, if it
@@ -192,7 +193,8 @@ class EngineLink:
     def free(self) -> None:
         """Forgets the deliveries, because Proton's link is freed and they are freed with it."""
         self.apply(LinkEvent.FREE)
-        self.deliveries.clear()
+        self.received_deliveries.clear()
+        self.sent_deliveries.clear()
         self.unconfirmed = None
 
 

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 from cproton_ffi import lib
 
-from protocol.amqp.engine.proton_functions import address_of
 from protocol.amqp.engine.proton_log import redirect_proton_log
-from protocol.native import compiled
 
 FEW_OBJECTS = 100
 """A connection with no more links and deliveries is freed at once: that takes less than a third of a millisecond. A thread
@@ -49,8 +47,18 @@ def create_proton(
 def free_proton(proton: Proton, object_count: int) -> None:
     """Frees a connection with so many links and deliveries, in another thread if there are many. The caller must not use
     its objects any more."""
-    addresses = [address_of(one) for one in proton]
+    lib.pn_transport_close_tail(proton.transport)
+    lib.pn_transport_close_head(proton.transport)
+    lib.pn_collector_release(proton.collector)  # it drops its events, and takes no more
     if object_count > FEW_OBJECTS:
-        _freeing.submit(compiled.free_connection, *addresses)
+        _freeing.submit(_free, *proton)
     else:
-        compiled.free_connection(*addresses)
+        _free(*proton)
+
+
+def _free(transport: Any, connection: Any, collector: Any) -> None:
+    lib.pn_transport_unbind(transport)
+    lib.pn_connection_release(connection)
+    lib.pn_decref(transport)
+    lib.pn_decref(connection)
+    lib.pn_collector_free(collector)

@@ -29,7 +29,6 @@ from protocol.amqp.engine.outcomes import (
 from protocol.amqp.engine.states import ConnectionEvent, LinkEvent, LinkState
 from protocol.amqp.frames.incoming_sessions import ProtocolViolation
 from protocol.amqp.held_memory import SESSION_BYTES, link_bytes
-from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.proton_connection import Proton
     from protocol.amqp.engine.states import ConnectionLifecycle
     from protocol.amqp.frames.incoming_sessions import IncomingSessions
+    from protocol.amqp.frames.sent_deliveries import OutcomeGroup
     from protocol.amqp.frames.stream_pieces import Outcomes
     from protocol.amqp.held_memory import HeldMemory
-    from protocol.native.compiled import OutcomeGroup
 
 _OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
 _TOO_MANY_LINKS = ProtocolViolation(
@@ -137,6 +136,17 @@ class ProtonEvents:
             else:
                 _pop_event(collector)
 
+    def skip_events(self) -> bool:
+        """Removes the first events if nothing is done for them: Proton makes some for every output. Nobody may wait for
+        flows of links. Returns whether there is another event."""
+        collector = self._proton.collector
+        handled = self._HANDLED_WITH_FLOWS if self._endpoints.waiting_for_window else self._HANDLED
+        while event := _peek_event(collector):
+            if _event_type(event) in handled:
+                return True
+            _pop_event(collector)
+        return False
+
     def report_outcomes(self, action: Outcomes) -> None:
         """Calls the handler for the outcomes that a client sent."""
         self.running = True
@@ -161,7 +171,7 @@ class ProtonEvents:
         links and deliveries there were."""
         object_count = len(self._endpoints.sessions) + len(self._dead_links)
         for link in self._links.values():
-            object_count += 1 + len(link.deliveries) + len(link.unconfirmed or ())
+            object_count += 1 + len(link.received_deliveries) + len(link.unconfirmed or ())
             link.free()
         self._endpoints.clear()
         return object_count
@@ -381,9 +391,9 @@ class ProtonEvents:
         lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
         lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
     }
-    compiled.set_events(
-        lib.PN_DELIVERY, lib.PN_LINK_FLOW, bytes((lib.PN_DELIVERY, lib.PN_LINK_FLOW, *_ACTIONS))
-    )
+    _HANDLED = frozenset((lib.PN_DELIVERY, *_ACTIONS))
+    """The types of events for which something is done, besides link flows."""
+    _HANDLED_WITH_FLOWS = frozenset((lib.PN_LINK_FLOW, *_HANDLED))
 
 
 def _joined(groups: list[OutcomeGroup]) -> list[OutcomeGroup]:

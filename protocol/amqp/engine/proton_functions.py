@@ -13,12 +13,8 @@ from cproton_ffi import ffi, lib
 from protocol.native import compiled
 
 _NAMES = (
-    "pn_collector_free",
     "pn_collector_peek",
     "pn_collector_pop",
-    "pn_collector_release",
-    "pn_connection_release",
-    "pn_decref",
     "pn_delivery",
     "pn_delivery_aborted",
     "pn_delivery_partial",
@@ -33,12 +29,9 @@ _NAMES = (
     "pn_link_current",
     "pn_link_recv",
     "pn_link_send",
-    "pn_transport_close_head",
-    "pn_transport_close_tail",
     "pn_transport_peek",
+    "pn_transport_pending",
     "pn_transport_pop",
-    "pn_transport_push",
-    "pn_transport_unbind",
 )
 
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
         IncomingSession,
         IncomingSessions,
     )
+    from protocol.amqp.frames.sent_deliveries import OutcomeGroup
     from protocol.amqp.frames.stream_pieces import InputPiece
-    from protocol.native.compiled import OutcomeGroup
 
 BATCH_NEEDLE = b"\x70\x80\x01\x37\x00"
 """Message format 0x80013700 as a uint: a value this large has only this encoding."""
@@ -198,9 +198,15 @@ class FrameScan:
         sessions = self._sessions
         if sessions.discarding or sessions.ended_with_deliveries:
             return position, []
-        return compiled.take_dispositions(
-            data, position, self._max_frame_size_bytes, sessions.by_channel
+        by_channel = sessions.by_channel
+        position, found = compiled.read_dispositions(
+            data, position, self._max_frame_size_bytes, by_channel
         )
+        groups: list[OutcomeGroup] = []
+        for key, first, last in found:
+            sent = by_channel[key >> 32].sent_deliveries
+            groups += sent.take(first, last, key >> 1 & 0xFF, settled=bool(key & 1))
+        return position, groups
 
     def _skip_expected(self, layout: Layout, data: bytes, position: int) -> int:
         """Skips transfers that need no change: encoded as the last one, with the next id. Returns where they end."""

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from protocol.amqp.frames.delivery_ids import DeliveryIds
-from protocol.native.compiled import SentSession
+from protocol.amqp.frames.sent_deliveries import SentSession
 
 
 class ProtocolViolation(NamedTuple):

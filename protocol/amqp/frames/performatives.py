@@ -21,9 +21,9 @@ from protocol.codec import (
     compound_of,
     decode,
     encode,
+    is_plain,
     value_end,
 )
-from protocol.native import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +85,7 @@ def check_values(data: bytes, start: int, end: int, performative: Performative) 
     Flows and dispositions are frequent, and are not dangerous without arrays.
     """
     body = start + 4 * data[start + 4]
-    if performative.code == TRANSFER or compiled.is_plain(data, body, end):
+    if performative.code == TRANSFER or is_plain(data, body, end):
         return
     is_frequent = performative.code in (FLOW, DISPOSITION) and end - start <= _PLAIN_FRAME_BYTES
     if not is_frequent or has_array(data, start, end):

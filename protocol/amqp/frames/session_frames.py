@@ -287,7 +287,7 @@ def _outcomes(
     first, last = ids
     settled = is_true_at(data, starts, 3)
     has_state = len(starts) > 5 and data[starts[4]] != 0x40
-    groups = session.sent_deliveries.take(first, last, settled)
+    groups = session.sent_deliveries.take(first, last, 0, settled=settled)
     state = data[starts[4] : starts[5]] if has_state else b""
     pieces.add_outcomes(frame.start, frame.end, Outcomes(groups, state))
     if sessions.ended_with_deliveries and has_state:

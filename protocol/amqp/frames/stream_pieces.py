@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         IncomingSession,
         ProtocolViolation,
     )
-    from protocol.native.compiled import OutcomeGroup
+    from protocol.amqp.frames.sent_deliveries import OutcomeGroup
 
 
 class InputBytes(NamedTuple):

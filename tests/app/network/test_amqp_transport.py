@@ -323,6 +323,7 @@ async def test_answers_are_left_to_the_stream(sslcontext, unread_bytes):
 async def test_the_stream_gets_what_the_socket_does_not_take():
     """Nothing is lost or written twice if a client does not read."""
     accepted, client = socket.socketpair()
+    accepted.setblocking(False)  # as every event loop does
     with accepted, client:
         stream = Answering(accepted)
         stream.output = bytes(range(256)) * 100_000
@@ -332,7 +333,24 @@ async def test_the_stream_gets_what_the_socket_does_not_take():
         (rest,) = stream.written
         taken_bytes = len(stream.output) - len(rest)
         assert taken_bytes
+        one.flush()
+        assert [rest, stream.output] == stream.written, "now it takes nothing"
         assert stream.output == client.recv(taken_bytes, socket.MSG_WAITALL) + rest
+
+
+async def test_a_socket_that_the_client_has_closed_takes_nothing():
+    """Neither an error nor a signal: the stream finds out by itself."""
+    accepted, client = socket.socketpair()
+    with accepted:
+        client.close()
+        stream = Answering(accepted)
+        one = transport(stream)
+        one.connection_made(cast("asyncio.BaseTransport", stream))
+        one.flush()
+        assert [b"answer"] == stream.written
+        stream.output = b""
+        one.data_received(b"transfer")
+        one.flush()  # that cannot be acknowledged
 
 
 @pytest.mark.parametrize("sslcontext", [None, object()])

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.contract.errors import UndecodableMessage
-from protocol.codec import Char, Described, Symbol, UInt, ULong, decode, encode
-from protocol.native.compiled import (
-    Deliveries,
-    SentSession,
-    is_plain,
-    pump,
-    skip_events,
-    skip_transfers,
-    take_dispositions,
-)
-from tests.protocol.native.written import (
-    DELIVERY,
-    FLOW,
-    HANDLED,
-    UNHANDLED,
-    Queued,
-    Written,
-    transfer,
-)
+from protocol.codec import ULong
+from protocol.native.compiled import pump, read_dispositions, skip_transfers
+from tests.protocol.native.written import MASK, Written, transfer
 from tests.support.amqp_frames import (
     accepted,
-    attach_receiver,
-    attach_sender,
     begin_frame,
     described,
-    detach,
     disposition,
     flow,
     frames,
@@ -42,75 +20,6 @@ from tests.support.amqp_frames import (
 from tests.support.amqp_frames import transfer as client_transfer
 
 LARGEST = 65_536
-
-
-SESSION_FILTER: dict[Symbol, object] = {Symbol("com.microsoft:session-filter"): None}
-PLAIN_FRAMES = (
-    attach_receiver(filters=SESSION_FILTER, properties={Symbol("com.microsoft:timeout"): UInt(9)}),
-    attach_sender(),
-    begin_frame(),
-    detach(),
-    flow(10),
-)
-
-
-# --- values ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("frame", PLAIN_FRAMES)
-def test_frames_of_most_clients_are_plain_and_incomplete_ones_are_not(frame):
-    assert is_plain(frame, 8, len(frame))
-    for end in range(8, len(frame)):
-        assert not is_plain(frame, 8, end), end
-    assert not is_plain(frame, 8, len(frame) + 1)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "é",
-        Symbol("é"),
-        Char("a"),
-        b"\x56\x02",
-        b"\xe0\x02\x01\x40",
-        {UInt(1): "a"},
-        b"\xc1\x02\x01\x40",
-    ],
-)
-def test_what_may_be_malformed_is_left_to_the_decoder(value):
-    encoded = value if isinstance(value, bytes) else encode(value)
-    for around in (
-        encoded,
-        b"\x00\x53\x10" + encoded,
-        bytes((0xC0, 1 + len(encoded), 1)) + encoded,
-    ):
-        assert not is_plain(around, 0, len(around))
-
-
-def test_values_that_are_nested_deeply_are_left_to_the_decoder():
-    value: object = None
-    for depth in range(20):
-        encoded = encode(value)
-        assert is_plain(encoded, 0, len(encoded)) is (depth <= 8)
-        value = [value] if depth % 2 else Described(ULong(1), value)
-
-
-@given(
-    st.sampled_from(PLAIN_FRAMES),
-    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
-    st.integers(0, 200),
-)
-def test_the_decoder_can_decode_what_is_plain(frame, changes, end):
-    """And it does not read beyond the end."""
-    changed = bytearray(frame)
-    for position, value in changes:
-        changed[8 + position % (len(frame) - 8)] = value
-    end = min(end, len(frame))
-    if is_plain(bytes(changed), 8, end):
-        try:
-            assert decode(bytes(changed), 8)[1] <= end
-        except UndecodableMessage as error:
-            pytest.fail(f"{changed.hex()}: {error}")
 
 
 # --- output ----------------------------------------------------------------------------------------
@@ -129,9 +38,8 @@ def test_transfers_of_registered_links_are_unsettled(piece_bytes):
             flow(5),
         ]
     )
-    link = Deliveries(SentSession())
     with Written(output, piece_bytes) as transport:
-        changed, ended = pump(transport, {1: link})
+        changed, ended, runs = pump(transport, {1: None})
     assert not ended
     assert [False, True, True, False] == [
         frame[4] for frame in frames(changed) if frame.name == "transfer"
@@ -139,24 +47,22 @@ def test_transfers_of_registered_links_are_unsettled(piece_bytes):
     same = [frame.fields for frame in frames(changed) if frame.name != "transfer"]
     assert same == [frame.fields for frame in frames(output) if frame.name != "transfer"]
     assert len(output) == len(changed)
-    assert [0, 2] == link.find([0, 1, 2], False)
+    assert [(1, 0, 0), (1, 2, 2)] == runs
 
 
-@pytest.mark.parametrize("skips_flows", [False, True])
-@given(events=st.lists(st.sampled_from([DELIVERY, FLOW, HANDLED, *UNHANDLED])))
-def test_events_that_nobody_handles_are_skipped(skips_flows, events):
-    """Up to the first that somebody handles. Nobody may wait for flows of links."""
-    stays = [DELIVERY, HANDLED] if skips_flows else [DELIVERY, FLOW, HANDLED]
-    first = next((place for place, one in enumerate(events) if one in stays), len(events))
-    with Queued(events) as queue:
-        assert (first < len(events)) is skip_events(queue.address, skips_flows)
-        assert events[first:] == queue.events
+def test_deliveries_with_consecutive_ids_are_one_run():
+    """With several transfers of one delivery, over the end of the ids. Of an unregistered link there are none."""
+    written = [(1, MASK - 1), (1, MASK), (1, MASK), (1, 0), (3, 1), (2, 1), (2, 2), (2, 2), (1, 2)]
+    written += [(1, 5), (1, 6)]
+    with Written(b"".join(transfer(0, *each) for each in written)) as transport:
+        _, _, runs = pump(transport, {1: None, 2: None})
+    assert [(1, MASK - 1, 0), (2, 1, 2), (1, 2, 2), (1, 5, 6)] == runs
 
 
 def test_output_without_registered_links_is_not_read():
     """There may be anything in it."""
     with Written(b"anything") as transport:
-        assert (b"anything", False) == pump(transport, {})
+        assert (b"anything", False, []) == pump(transport, {})
 
 
 @given(st.binary(max_size=80), st.integers(0, 60), st.integers(0, 255))
@@ -164,24 +70,15 @@ def test_strange_output_is_an_error_or_stays(junk, position, value):
     """It would be a change in Proton. Nothing is read beyond the end."""
     output = bytearray(transfer(0, 1, 0) + junk)
     output[position % len(output)] = value
-    link = Deliveries(SentSession())
     with Written(bytes(output)) as transport:
         try:
-            changed, _ = pump(transport, {1: link})
+            changed, _, _ = pump(transport, {1: None})
         except (TypeError, ValueError):
             return
     assert len(output) == len(changed)
 
 
 # --- dispositions ----------------------------------------------------------------------------------
-
-
-def session_with(count: int) -> tuple[SentSession, Deliveries]:
-    session = SentSession()
-    link = Deliveries(session)
-    with Written(b"".join(transfer(0, 1, number) for number in range(count))) as transport:
-        pump(transport, {1: link})
-    return session, link
 
 
 states = st.sampled_from(
@@ -202,13 +99,9 @@ def test_a_disposition_is_taken_as_it_is_or_left(first, last, state, settled, re
     frame = bytearray(disposition(first, last, state=state, settled=settled, receiver=receiver))
     if data.draw(st.booleans()):
         frame[data.draw(st.integers(8, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    session, link = session_with(300)
-    end, groups = take_dispositions(
-        bytes(frame), 0, LARGEST, {0: SimpleNamespace(sent_deliveries=session)}
-    )
+    end, found = read_dispositions(bytes(frame), 0, LARGEST, {0: None})
     if end == 0:
-        assert [] == groups
-        assert 300 == len(link)
+        assert [] == found
         return
     assert len(frame) == end
     (decoded,) = frames(bytes(frame))
@@ -216,46 +109,48 @@ def test_a_disposition_is_taken_as_it_is_or_left(first, last, state, settled, re
     assert "disposition" == decoded.name
     assert fields[0] is True
     until = fields[1] if fields[2] is None else fields[2]
-    wanted = [number for number in range(fields[1], until + 1) if number < 300]
-    assert wanted == [number for _, numbers, _, _ in groups for number in numbers]
-    for found, _, code, is_settled in groups:
-        assert found is link
-        assert (0 if fields[4] is None else fields[4].descriptor) == code
-        assert bool(fields[3]) is is_settled
-    assert (300 - len(wanted) if fields[3] else 300) == len(link)
+    code = 0 if fields[4] is None else fields[4].descriptor
+    assert [(code << 1 | bool(fields[3]), fields[1], until)] == found
 
 
-def test_dispositions_of_one_meaning_are_one_group():
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("state", [None, accepted(), described(0x26)])
+def test_a_disposition_of_most_clients_is_taken(state, settled):
+    """The test above would also pass if none were."""
+    frame = disposition(3, 9, state=state, settled=settled)
+    code = 0 if state is None else state.descriptor
+    found = read_dispositions(frame, 0, LARGEST, {0: None})
+    assert (len(frame), [(code << 1 | settled, 3, 9)]) == found
+
+
+def test_consecutive_dispositions_of_one_meaning_are_one():
     """As many clients settle each message in a frame of its own."""
-    session, link = session_with(10)
     data = b"".join(disposition(each, state=accepted(), settled=True) for each in range(5))
     data += disposition(5, 6, state=accepted()) + disposition(7, 8, settled=True)
+    data += disposition(7, 8, settled=True)
     rest = flow(1) + disposition(9, state=accepted(), settled=True)
-    sessions = {0: SimpleNamespace(sent_deliveries=session)}
-    end, groups = take_dispositions(data + rest, 0, LARGEST, sessions)
+    end, found = read_dispositions(data + rest, 0, LARGEST, {0: None})
     assert len(data) == end
     assert [
-        (link, [0, 1, 2, 3, 4], 0x24, True),
-        (link, [5, 6], 0x24, False),
-        (link, [7, 8], 0, True),
-    ] == groups
-    assert [5, 6, 9] == link.numbers()
+        (0x24 << 1 | 1, 0, 4),
+        (0x24 << 1, 5, 6),
+        (1, 7, 8),
+        (1, 7, 8),
+    ] == found
 
 
 def test_a_disposition_that_is_not_complete_waits():
     """At every place where a read may end."""
-    session, _ = session_with(3)
-    sessions = {0: SimpleNamespace(sent_deliveries=session)}
     data = disposition(0, 2, state=accepted())
     for size in range(len(data)):
-        assert (0, []) == take_dispositions(data[:size], 0, LARGEST, sessions)
+        assert (0, []) == read_dispositions(data[:size], 0, LARGEST, {0: None})
+    assert (0, []) == read_dispositions(b"", 0, 100, {})
 
 
 def test_a_disposition_of_an_unknown_session_is_left():
     """Proton refuses it."""
     data = disposition(0, state=accepted())
-    assert (0, []) == take_dispositions(data, 0, LARGEST, {})
-    assert (0, []) == take_dispositions(data, 0, LARGEST, {0: SimpleNamespace(sent_deliveries=1)})
+    assert (0, []) == read_dispositions(data, 0, LARGEST, {1: None})
 
 
 # --- transfers of clients --------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
 from protocol.codec.message_reader import Reader
 from protocol.codec.section_reader import read_any
-from protocol.codec.section_writer import encode_any
+from protocol.codec.section_writer import encode_any, encode_deliveries
 from protocol.native import compiled
 from tests.support.amqp_messages import NOW_MS, TOKEN
 
@@ -198,13 +198,17 @@ def test_what_is_not_bytes_is_an_error():
     with pytest.raises(TypeError):
         compiled.read_messages(7)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
-        compiled.set_message_type(object(), lambda data, position: (data, position))  # type: ignore[arg-type]
+        compiled.set_message_type(object, Message)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        compiled.set_message_type(Message(b""), Message)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         compiled.give_ids([object()], b"0" * 16, 1)  # type: ignore[list-item]
     with pytest.raises(ValueError):
-        compiled.write_heads([Message(b"")], [], 0, False, False)
+        compiled.write_heads([], [], 0, b"", b"")
+    with pytest.raises(ValueError):
+        compiled.write_heads([], [], -1, b"", bytes(7))
     with pytest.raises(TypeError):
-        compiled.write_heads([Message(b"")], [b"short"], 0, False, False)
+        compiled.write_heads((), (), 0, b"", bytes(7))  # type: ignore[arg-type]
 
 
 moments = st.sampled_from([0, 1, NOW_MS])
@@ -225,22 +229,47 @@ def stored(draw):
     return message
 
 
-@given(stored(), st.none() | st.just(TOKEN), moments, st.booleans(), st.booleans())
-def test_a_message_is_written_as_the_codec_writes_it(message, token, until_ms, from_topic, state):
-    """Unless it has changes or annotations, or lives longer than a header can say."""
-    (head,) = compiled.write_heads([message], [token], until_ms, from_topic, state)
-    if head is None:
-        assert (message.time_to_live_ms or 0) > 0xFFFFFFFF
-    elif token is None or until_ms:
+tokens = st.sampled_from([None, TOKEN])
+
+
+@given(
+    st.lists(st.tuples(stored(), tokens), min_size=1, max_size=4),
+    moments,
+    st.booleans(),
+    st.booleans(),
+)
+def test_messages_are_written_as_the_codec_writes_each(messages, until_ms, from_topic, state):
+    """Whatever is the same in some of them, and whatever differs."""
+    stored_messages = [message for message, _ in messages for _ in range(2)]
+    lock_tokens = [token for _, token in messages for _ in range(2)]
+    heads, bodies = encode_deliveries(
+        stored_messages, lock_tokens, until_ms, from_topic=from_topic, with_state=state
+    )
+    for message, token, head, body in zip(stored_messages, lock_tokens, heads, bodies, strict=True):
         expected = encode_any(message, token, until_ms, from_topic=from_topic, with_state=state)
-        assert b"".join(expected) == head + (message.body or b"")
+        assert b"".join(expected) == head + body
+
+
+def test_places_behind_the_end_of_a_template_are_ignored():
+    """And nothing is written there."""
+    places = bytes((200, 4, 5, 6, 7, 8, 250))
+    (head,) = compiled.write_heads([Message(b"\x00\x53\x73\x45")], [TOKEN], 0, b"template", places)
+    assert b"temp" == head[:4]
+    assert 8 == len(head)
 
 
 def test_an_unusual_message_is_left_to_the_codec():
-    """Its annotations, its changes or its absent body."""
-    annotated, absent = Message(b"", annotations=b"\xc1\x01\x00"), Message(b"")
+    """Its annotations, its changes or its absent body, or because it needs another template."""
+    plain, annotated, absent = Message(b""), Message(b"", annotations=b"\xc1\x01\x00"), Message(b"")
     absent.body = None
-    assert [None, None] == compiled.write_heads([annotated, absent], [None, None], 0, False, False)
+    durable = Message(b"", header=1)
+    for other in (annotated, absent, durable):
+        messages = [plain, plain, other, plain]
+        assert 2 == len(compiled.write_heads(messages, [None] * 4, 0, b"head", bytes(7)))
+        assert 1 == len(compiled.write_heads(messages, [None] * 4, 3, b"head", bytes(7)))
+    assert [] == compiled.write_heads([plain], [None], 1, b"head", bytes(7))
+    assert [] == compiled.write_heads([plain], [None], 0, b"head", bytes((1, 0, 0, 0, 0, 0, 0)))
+    assert [] == compiled.write_heads([plain], [b"short"], 0, b"head", bytes((1, 0, 0, 0, 0, 0, 0)))
 
 
 @given(messages())
@@ -278,4 +307,4 @@ def test_session_ids_are_read_from_a_list_of_bodies():
     assert ["a\u00e4", None] == compiled.read_session_ids([body, body.replace(b"\xc3", b"\xff")])
     assert [None, None] == compiled.read_session_ids([None, b""])
     with pytest.raises(TypeError):
-        compiled.read_session_ids((b"",))  # type: ignore[arg-type]
+        compiled.read_session_ids(["text"])  # type: ignore[list-item]

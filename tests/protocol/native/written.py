@@ -1,10 +1,10 @@
-"""Frames as Proton writes them, and a Proton that has written certain bytes or has certain events."""
+"""Frames as Proton writes them, and a Proton that has written certain bytes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from cproton_ffi import ffi, lib
+from cproton_ffi import ffi
 
 from protocol.amqp.engine import proton_functions
 from protocol.amqp.frames.performatives import frame_of
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MASK = 0xFFFFFFFF
-DELIVERY, FLOW, HANDLED = lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_LINK_REMOTE_OPEN
-UNHANDLED = (lib.PN_TRANSPORT, lib.PN_LINK_LOCAL_OPEN, 200)
-"""Types of events. The last does not exist."""
 
 
 def transfer(channel: int, handle: int, delivery_id: int, payload: bytes = b"x") -> bytes:
@@ -32,11 +29,15 @@ class Written:
     def __init__(self, output: bytes, piece_bytes: int = 1 << 20) -> None:
         self._output = output
         self._piece_bytes = piece_bytes
+        self._pending = ffi.callback("ssize_t(void *)", self._piece_size)
         self._peek = ffi.callback("ssize_t(void *, char *, size_t)", self._peeked)
         self._pop = ffi.callback("void(void *, size_t)", self._popped)
 
+    def _piece_size(self, _: Any) -> int:
+        return min(len(self._output), self._piece_bytes)
+
     def _peeked(self, _: Any, memory: Any, size: int) -> int:
-        piece = self._output[: min(size, self._piece_bytes)]
+        piece = self._output[:size]
         ffi.memmove(memory, piece, len(piece))
         return len(piece)
 
@@ -45,47 +46,12 @@ class Written:
 
     def __enter__(self) -> int:
         functions = proton_functions.addresses() | {
+            "pn_transport_pending": proton_functions.address_of(self._pending),
             "pn_transport_peek": proton_functions.address_of(self._peek),
             "pn_transport_pop": proton_functions.address_of(self._pop),
         }
         compiled.set_proton(functions)
         return 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        compiled.set_proton(proton_functions.addresses())
-
-
-class Queued:
-    """Stands in for a collector with events of given types. Only `compiled.skip_events` may be called with it."""
-
-    address = 1
-
-    def __init__(self, events: list[int]) -> None:
-        self.events = list(events)
-        self._peek = ffi.callback("void *(void *)", self._first)
-        self._pop = ffi.callback("bool(void *)", self._popped)
-        self._type = ffi.callback("int(void *)", lambda _: self.events[0])
-
-    def _first(self, _: Any) -> Any:
-        return ffi.cast("void *", 1 if self.events else 0)
-
-    def _popped(self, _: Any) -> bool:
-        del self.events[0]
-        return bool(self.events)
-
-    def __enter__(self) -> Self:
-        functions = proton_functions.addresses() | {
-            "pn_collector_peek": proton_functions.address_of(self._peek),
-            "pn_collector_pop": proton_functions.address_of(self._pop),
-            "pn_event_type": proton_functions.address_of(self._type),
-        }
-        compiled.set_proton(functions)
-        return self
 
     def __exit__(
         self,

@@ -310,12 +310,12 @@ def test_a_delivery_is_settled_once():
     engine, recorder, link = sending(Recorder(accepts=False))
     say(engine, transfer(0, b"first"))
     (old,) = recorder.of("transfers")[0][1]
-    (address,) = link.deliveries.find([old], False)
+    address = link.received_deliveries.unsettled[old]
     engine.settle(link, [old], ACCEPTED)
     say(engine)
     say(engine, b"".join(transfer(i, b"later") for i in range(1, 20)))
     later = recorder.of("transfers")[1][1]
-    used = link.deliveries.find(later, False)
+    used = [link.received_deliveries.unsettled[each] for each in later]
     assert address in used, "no memory was used again, so this shows nothing"
 
     engine.settle(link, [old, old], RELEASED)

@@ -193,9 +193,8 @@ def test_outcomes_of_a_range_are_split_where_ids_do_not_follow_each_other():
 
 def settled_by_client(link: EngineLink, deliveries: list[Any]) -> list[bool]:
     """Whether Proton has heard that the client settled each of these deliveries."""
-    pointers = [
-        ffi.cast("pn_delivery_t *", address) for address in link.deliveries.find(deliveries, False)
-    ]
+    addresses = link.received_deliveries.unsettled
+    pointers = [ffi.cast("pn_delivery_t *", addresses[each]) for each in deliveries]
     return [bool(lib.pn_delivery_settled(pointer)) for pointer in pointers]
 
 
