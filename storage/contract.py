@@ -142,7 +142,7 @@ class Store(Protocol):
 
     @property
     def background_commits(self) -> BackgroundCommits | None:
-        """The commits that the store writes in a thread of its own; None if it has no such thread."""
+        """The commits that the store writes while the caller goes on; None if it cannot."""
 
     def maintain(self) -> None:
         """Does work of the store that no client waits for. Called in a thread of its own, beside commits and
@@ -167,9 +167,9 @@ class BackgroundCommits(Protocol):
     def descriptor(self) -> int:
         """A file descriptor that is readable when `end` returns at once."""
 
-    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
+    def begin(self, records: Sequence[Record], *, caller_waits: bool = False) -> bool:
         """Begins a commit. Returns False, and begins nothing, if `Store.commit` has to write it: then there is more to do
-        before it is written. `is_awaited` says that `end` follows as soon as it can, whether the descriptor is readable
+        before it is written. `caller_waits` says that `end` follows as soon as it can, whether the descriptor is readable
         or not."""
 
     def end(self) -> bool:

@@ -126,7 +126,7 @@ class OrphanedMessages:
 
 
 def restore_messages(by_id: Mapping[int, Entity], stored_state: StoredState) -> OrphanedMessages:
-    """Restore the messages and the duplicate windows of entities. Returns the messages of no
+    """Restore the messages and the duplicate windows of entities. Returns the messages and message ids of no
     entity."""
     orphans = OrphanedMessages()
     for (entity_id, sub_queue), number in stored_state.sequence_numbers.items():

@@ -32,8 +32,8 @@ typedef struct {
     /* The kernel. */
     aio_context_t context;
     char uses_kernel; /* it writes in the background, as far as is known */
-    char is_kernels;  /* it writes what has begun */
-    char is_awaited;  /* and `end` syncs that */
+    char kernel_writes; /* it writes what has begun */
+    char caller_waits;  /* and `end` syncs that */
     int probes;       /* how many writes had ended before io_submit returned; -1 after one that had not */
     /* The thread. */
     pthread_t thread;
@@ -122,9 +122,9 @@ static int end_in_thread(SyncedWriter *self) {
     return self->error;
 }
 
-/* Asks the kernel to write. Returns 0 if it cannot. To sync after a write, the kernel wakes a thread of its own. So it
-   does that only if nobody waits. */
-static int begin_in_kernel(SyncedWriter *self, int is_awaited) {
+/* Asks the kernel to write. Returns 0 if it does not, and does not ask it again if it never will. To sync after a write,
+   the kernel wakes a thread of its own. So it does that only if the caller does not wait. */
+static int begin_in_kernel(SyncedWriter *self, int caller_waits) {
 #ifdef RWF_DSYNC
     struct iocb request = {
         .aio_lio_opcode = IOCB_CMD_PWRITE,
@@ -132,17 +132,21 @@ static int begin_in_kernel(SyncedWriter *self, int is_awaited) {
         .aio_buf = (uint64_t)(uintptr_t)self->data.buf,
         .aio_nbytes = (uint64_t)self->data.len,
         .aio_offset = self->position,
-        .aio_rw_flags = is_awaited ? 0 : RWF_DSYNC,
-        .aio_flags = is_awaited ? 0 : IOCB_FLAG_RESFD,
+        .aio_rw_flags = caller_waits ? 0 : RWF_DSYNC,
+        .aio_flags = caller_waits ? 0 : IOCB_FLAG_RESFD,
         .aio_resfd = (uint32_t)self->done,
     };
     struct iocb *requests[] = {&request};
     if (self->context == 0 && syscall(SYS_io_setup, 1, &self->context) < 0)
-        return 0;
-    return syscall(SYS_io_submit, self->context, 1, requests) == 1;
+        self->uses_kernel = 0;
+    else if (syscall(SYS_io_submit, self->context, 1, requests) == 1)
+        return 1;
+    else if (is_unsupported(errno) || errno == EPERM)
+        self->uses_kernel = 0;
 #else
-    return 0;
+    self->uses_kernel = 0;
 #endif
+    return 0;
 }
 
 /* Waits for the kernel. Returns 0, or the error number. */
@@ -153,7 +157,7 @@ static int end_in_kernel(SyncedWriter *self) {
         count = syscall(SYS_io_getevents, self->context, 1, 1, &event, NULL);
     while (count < 0 && errno == EINTR);
     if (count == 1 && event.res == self->data.len)
-        return self->is_awaited ? sync_data(self->file) : 0;
+        return self->caller_waits ? sync_data(self->file) : 0;
     if (count == 1 && event.res < 0 && !is_unsupported((int)-event.res))
         return (int)-event.res;
     return write_synced(self->file, self->data.buf, (size_t)self->data.len, self->position);
@@ -164,20 +168,20 @@ static int end_in_kernel(SyncedWriter *self) {
 static void probe(SyncedWriter *self) {
     if (self->probes < 0)
         return;
-    struct pollfd end = {self->done, POLLIN, 0};
-    self->probes = poll(&end, 1, 0) == 1 ? self->probes + 1 : -1;
+    struct pollfd ending = {self->done, POLLIN, 0};
+    self->probes = poll(&ending, 1, 0) == 1 ? self->probes + 1 : -1;
     self->uses_kernel = self->probes < PROBES;
 }
 
-/* begin(file, data, position, is_direct, is_awaited): begins to write at a position of an open file. `is_direct` says that
-   the file bypasses the page cache, and that data and position are aligned, and `is_awaited` that `end` is called without
+/* begin(file, data, position, is_direct, caller_waits): begins to write at a position of an open file. `is_direct` says that
+   the file bypasses the page cache, and that data and position are aligned, and `caller_waits` that `end` is called without
    a look at the descriptor. The data must not change until the end. Raises RuntimeError if another write has begun, or the
    writer is closed. */
 static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
-    int file, is_direct, is_awaited;
+    int file, is_direct, caller_waits;
     Py_buffer data;
     long long position;
-    if (!PyArg_ParseTuple(arguments, "iy*Lpp:begin", &file, &data, &position, &is_direct, &is_awaited))
+    if (!PyArg_ParseTuple(arguments, "iy*Lpp:begin", &file, &data, &position, &is_direct, &caller_waits))
         return NULL;
     if (self->data.obj != NULL || self->state == CLOSING) {
         PyBuffer_Release(&data);
@@ -187,11 +191,10 @@ static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
     self->data = data;
     self->file = file;
     self->position = (off_t)position;
-    if (is_direct && self->uses_kernel)
-        self->uses_kernel = self->is_kernels = begin_in_kernel(self, is_awaited);
-    self->is_awaited = self->is_kernels && is_awaited;
-    if (self->is_kernels) {
-        if (!is_awaited)
+    self->kernel_writes = is_direct && self->uses_kernel && begin_in_kernel(self, caller_waits);
+    self->caller_waits = self->kernel_writes && caller_waits;
+    if (self->kernel_writes) {
+        if (!caller_waits)
             probe(self);
         Py_RETURN_NONE;
     }
@@ -205,13 +208,13 @@ static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
 }
 
 /* Waits for the end of the write. Returns 0, or the error number. */
-static int wait(SyncedWriter *self) {
+static int wait_for_end(SyncedWriter *self) {
     int error;
     Py_BEGIN_ALLOW_THREADS
-    error = self->is_kernels ? end_in_kernel(self) : end_in_thread(self);
+    error = self->kernel_writes ? end_in_kernel(self) : end_in_thread(self);
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&self->data);
-    self->is_kernels = 0;
+    self->kernel_writes = 0;
     return error;
 }
 
@@ -222,20 +225,20 @@ static PyObject *end(SyncedWriter *self, PyObject *unused) {
         PyErr_SetString(PyExc_RuntimeError, "no write has begun");
         return NULL;
     }
-    int is_announced = !self->is_awaited;
-    int error = wait(self);
+    int is_announced = !self->caller_waits;
+    int error = wait_for_end(self);
     /* The kernel makes the descriptor readable a moment after the write has ended. */
-    struct pollfd end = {self->done, POLLIN, 0};
+    struct pollfd ending = {self->done, POLLIN, 0};
     uint64_t count;
     while (is_announced && read(self->done, &count, sizeof count) < 0 && (errno == EAGAIN || errno == EINTR))
-        poll(&end, 1, -1);
+        poll(&ending, 1, -1);
     return PyLong_FromLong(error);
 }
 
-/* close(): ends the thread, after what is being written. Nothing can begin afterwards. */
+/* close(): waits for what is being written, and ends the thread. Nothing can begin afterwards. */
 static PyObject *close_writer(SyncedWriter *self, PyObject *unused) {
     if (self->data.obj != NULL)
-        wait(self);
+        wait_for_end(self);
     if (self->context != 0)
         syscall(SYS_io_destroy, self->context);
     self->context = 0;

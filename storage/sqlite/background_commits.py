@@ -29,7 +29,7 @@ class JournaledStore(Protocol):
         """See `BackgroundCommits.examine`."""
 
     def begin_commit(
-        self, records: Sequence[Record], synced_writer: SyncedWriter, *, is_awaited: bool
+        self, records: Sequence[Record], synced_writer: SyncedWriter, *, caller_waits: bool
     ) -> bool:
         """Begins to write records with the writer. Returns False if that is not possible."""
 
@@ -53,9 +53,9 @@ class SqliteBackgroundCommits:
         """See `BackgroundCommits.needs_thread`."""
         return not (self._journal.is_direct and self._writer.uses_kernel)
 
-    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
+    def begin(self, records: Sequence[Record], *, caller_waits: bool = False) -> bool:
         """See `BackgroundCommits.begin`."""
-        is_begun = self._store.begin_commit(records, self._writer, is_awaited=is_awaited)
+        is_begun = self._store.begin_commit(records, self._writer, caller_waits=caller_waits)
         if is_begun:
             self._records = records
         return is_begun
@@ -75,6 +75,6 @@ class SqliteBackgroundCommits:
         self._store.examine()
 
     def close(self) -> None:
-        """Ends the thread, after what it is writing."""
+        """Waits for what is being written, and ends the thread."""
         self._writer.close()
         os.close(self.descriptor)

@@ -45,10 +45,12 @@ SEGMENT_BYTES = 8 << 20
 ENTRY_MAX_BYTES = 2 << 20
 """A larger commit is written to the tables at once: it would be written twice."""
 _EXTENSION_BYTES = 128 << 10
-"""So many zeros are written ahead. Overwriting is half the work of appending, because the file system need not change
-its metadata."""
+_EXTENSION_MAX_BYTES = 1 << 20
+"""So many zeros are written ahead: as many as the segment has already, within these limits. So a journal that is used
+little stays short, and few commits wait for zeros. Overwriting is half the work of appending, because the file system
+need not change its metadata."""
 BLOCK_BYTES = 4096
-"""No disk has larger sectors."""
+"""Direct writes are aligned to this. Sectors of disks have 512 or 4,096 bytes."""
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """Errors of a system or a file system that cannot bypass the page cache, or write and sync with one call."""
 _HEAD = struct.Struct("<QII")
@@ -166,14 +168,18 @@ class CommitJournal:
         self._end_entry()
         return self.last_number
 
-    def begin_append(self, content: bytes, writer: SyncedWriter, *, is_awaited: bool) -> bool:
+    def begin_append(self, content: bytes, writer: SyncedWriter, *, caller_waits: bool) -> bool:
         """Begins to write an entry. Nothing else is written until `end_append`. Returns False, and begins nothing, if
-        there is no room for it. `is_awaited` says that `end_append` follows as soon as it can."""
+        there is no room for it. `caller_waits` says that `end_append` follows as soon as it can."""
         if not self.fits(len(content)):
             return False
         entry = self._begin_entry(content)
-        writer.begin(self._file, entry, self._position, self.is_direct, is_awaited)
+        writer.begin(self._file, entry, self._position, self.is_direct, caller_waits)
         return True
+
+    def erase_entry(self) -> None:
+        """The entry that was being written is not to be read, although the disk may have it."""
+        self._erase(self._position)
 
     def end_append(self, error_number: int) -> None:
         """The writer has ended, with this error or 0. Raises `OSError`: then it is not an entry."""
@@ -280,7 +286,8 @@ class CommitJournal:
     def _extend(self, needed_bytes: int) -> None:
         start = self._segment * SEGMENT_BYTES
         written_bytes = self._written_bytes[self._segment]
-        end = min(max(needed_bytes, written_bytes + _EXTENSION_BYTES), SEGMENT_BYTES)
+        ahead_bytes = min(max(written_bytes, _EXTENSION_BYTES), _EXTENSION_MAX_BYTES)
+        end = min(max(needed_bytes, written_bytes + ahead_bytes), SEGMENT_BYTES)
         zeros = memoryview(mmap.mmap(-1, end - written_bytes))
         try:
             _write(self._file, zeros, start + written_bytes)
@@ -318,7 +325,7 @@ class CommitJournal:
 
 def _entry_bytes(size_bytes: int) -> int:
     """Returns the length of an entry whose content has this length."""
-    return (_HEAD.size + size_bytes + BLOCK_BYTES - 1) & -BLOCK_BYTES
+    return _block_start(_HEAD.size + size_bytes)
 
 
 def _block_start(position: int) -> int:

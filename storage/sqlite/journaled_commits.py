@@ -128,10 +128,10 @@ class JournaledCommits:
         index: BlockIndex,
         writer: SyncedWriter,
         *,
-        is_awaited: bool,
+        caller_waits: bool,
     ) -> bool:
         """Begins to write a commit to the journal. Returns False if that is not possible, or if there is more to do, which may
-        take long: the journal has to be opened or extended, or commits have to move to the tables. `is_awaited` says that
+        take long: the journal has to be opened or extended, or commits have to move to the tables. `caller_waits` says that
         `end_write` follows as soon as it can."""
         if self._is_stale or self._move_is_due:
             return False
@@ -139,7 +139,7 @@ class JournaledCommits:
         if content is None:
             return False
         try:
-            if not self.journal.begin_append(content, writer, is_awaited=is_awaited):
+            if not self.journal.begin_append(content, writer, caller_waits=caller_waits):
                 return False
         except BaseException:
             self._append_failed()
@@ -148,6 +148,7 @@ class JournaledCommits:
             self._add(records, index)  # while the disk writes
         except BaseException:
             writer.end()
+            self.journal.erase_entry()
             self._append_failed()
             raise
         return True

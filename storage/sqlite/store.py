@@ -278,7 +278,7 @@ class SqliteStore:
             self.examine()
 
     def begin_commit(
-        self, records: Sequence[Record], synced_writer: SyncedWriter, *, is_awaited: bool
+        self, records: Sequence[Record], synced_writer: SyncedWriter, *, caller_waits: bool
     ) -> bool:
         """Begins a commit to the journal. Returns False if it has to be written to the tables, or there is more to do before
         it is written."""
@@ -286,7 +286,9 @@ class SqliteStore:
         if index is None or not records or not self._space.is_plenty:
             return False
         with self._explained:
-            return self._journaled.begin_write(records, index, synced_writer, is_awaited=is_awaited)
+            return self._journaled.begin_write(
+                records, index, synced_writer, caller_waits=caller_waits
+            )
 
     def end_commit(self, records: Sequence[Record], error_number: int) -> bool:
         """Ends a commit to the journal. Returns False if `commit` has to try it once more."""
@@ -335,7 +337,8 @@ class SqliteStore:
             self._move_from_s = now_s + MOVE_INTERVAL_S
             self._journaled.note_time()
         self._check_files()
-        # The commit is durable. No error from here on may be reported as a failed commit.
+        # Nothing from here on is a failure of the commit. While it is being written, the journal is not deleted, because it
+        # has an entry that is not in the tables.
         with suppress(OSError, sqlite3.Error):
             self._measure_space(writer)
         self._examine_from_s = now_s + EXAMINE_INTERVAL_S
@@ -383,7 +386,7 @@ class SqliteStore:
         except FileNotFoundError:
             ids = None
         except OSError:
-            return  # the files cannot be examined now, but the commit is durable
+            return  # the files cannot be examined now, which is no failure of the commit
         if self._file_ids is None:
             self._file_ids = ids
         if ids is None or ids != self._file_ids or not self._journaled.journal.is_in_place:

@@ -125,7 +125,7 @@ def write_without_syncing() -> None:
     setattr(SqliteBackgroundCommits, "begin", lambda *_, **__: False)  # noqa: B010 -- the same
 
 
-def _write_to_journal(self: CommitJournal, data: bytes, position: int) -> None:
+def _write_to_journal(self: CommitJournal, data: memoryview, position: int) -> None:
     os.pwrite(self._file, data, position)
 
 

@@ -52,12 +52,12 @@ class SimulatedBackground(Socket):
     def fileno(self) -> int:
         return DESCRIPTOR
 
-    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
+    def begin(self, records: Sequence[Record], *, caller_waits: bool = False) -> bool:
         """A kill before the write drops it. A kill after the write leaves it stored and unanswered."""
         if self._chance.random() > BACKGROUND_SHARE:
             return False
         self._records, self._error = records, None
-        if is_awaited:
+        if caller_waits:
             return True  # `end` is called before anything else happens
         self._loop.run_in_executor(self, self._write).add_done_callback(self._readable)
         return True

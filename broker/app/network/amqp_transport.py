@@ -127,7 +127,7 @@ class AmqpTransport(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._authorization_timer: asyncio.TimerHandle | None = None
         self._prepared = b""
-        """Output that waits for `flush`."""
+        """Frames that are built and not written."""
         self.connection: Connection | None = None
         self.tap: WireTap | None = None
         """None while nobody looks at the frames of this connection."""
@@ -261,7 +261,7 @@ class AmqpTransport(asyncio.Protocol):
     # --- called by the server ------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Builds the frames that are to be written."""
+        """Builds the frames of the output so far."""
         connection, stream = self.connection, self._stream
         if connection is not None and stream is not None and not stream.is_closing():
             self._prepared += connection.take_output()
@@ -272,7 +272,7 @@ class AmqpTransport(asyncio.Protocol):
         self.write_prepared()
 
     def write_prepared(self) -> None:
-        """Writes these frames, and closes the socket after the last output."""
+        """Writes the frames that `prepare` has built, and closes the socket after the last output."""
         connection, stream = self.connection, self._stream
         if connection is None or stream is None or stream.is_closing():
             return

@@ -123,7 +123,7 @@ class _Output:
         if self._dropped:
             count, self._dropped = self._dropped, 0
             structlog.get_logger("peeklock.log").warning("log.dropped", count=count)
-            if self._dropped:  # this line, too
+            if self._dropped:  # the warning itself was dropped
                 self._dropped += count
 
     def _write(self, descriptor: int, data: bytes) -> bool:

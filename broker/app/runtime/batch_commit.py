@@ -1,7 +1,7 @@
 """Commits one batch in one of three ways, and measures how long that takes.
 
 - On the event loop: small batches, while the disk is quick (`inline_commit_policy.py`). The event loop waits for the disk.
-  If the store can write without it, it prepares the answers first.
+  If the kernel writes in the background, the event loop prepares the answers before it waits.
 - In the background: the event loop begins the commit and goes on, and a thread of the store writes it, which needs no
   interpreter lock. For larger batches and slow disks.
 - In the commit thread: what the store cannot begin in the background, because there is more to do than to write.
@@ -43,7 +43,7 @@ class Preparation(Protocol):
     """Prepares the answers to a batch while the disk writes it."""
 
     def prepare(self, turn: Turn) -> None:
-        """Prepares the effects that can be prepared, and removes them from the turn. Nothing leaves."""
+        """Gives all effects of the turn to their peers and empties the list, or does nothing. No byte leaves."""
 
     def drop_prepared(self) -> None:
         """The commit has failed: what was prepared never leaves."""
@@ -68,6 +68,8 @@ class BatchCommit:
         """The commit thread. None if commits take no time."""
         self._policy = InlineCommitPolicy(stopwatch_s)
         self._began_s = 0.0
+        self._prepared_s = 0.0
+        """How long the answers to the last inline commit were prepared. A slow peer does not make the disk slow."""
         self._watching: tuple[asyncio.AbstractEventLoop, int] | None = None
         """The event loop, and the descriptor of background commits that it watches."""
 
@@ -84,17 +86,18 @@ class BatchCommit:
         return self.takes_no_time(batch) or self.is_quick(batch)
 
     def commit_inline(self, batch: Turn, preparation: Preparation | None = None) -> float:
-        """Commits on the event loop. If the store can write without it, the answers are prepared meanwhile. Returns how
-        many seconds that took."""
+        """Commits on the event loop. If the kernel writes in the background, the answers are prepared meanwhile. Returns
+        how many seconds that took."""
         if not batch.records:
             return 0.0
+        self._prepared_s = 0.0
         began_s = self._stopwatch_s()
         background = self._store.background_commits
         if (
             preparation is None
             or background is None
             or background.needs_thread
-            or not background.begin(batch.records, is_awaited=True)
+            or not background.begin(batch.records, caller_waits=True)
         ):
             self._store.commit(batch.records)
         else:
@@ -106,9 +109,11 @@ class BatchCommit:
     ) -> None:
         """Prepares the answers and examines the disk, if that is due, and ends the commit. If something fails, nothing of
         the answers leaves: what is written to deleted files is lost."""
+        began_s = self._stopwatch_s()
         try:
             try:
                 preparation.prepare(batch)
+                self._prepared_s = self._stopwatch_s() - began_s
                 if background.examination_is_due:
                     background.examine()
             finally:
@@ -124,7 +129,7 @@ class BatchCommit:
         if not batch.records:
             return
         if self.thread is not None:
-            self._policy.note(seconds, inline=True)
+            self._policy.note(seconds - self._prepared_s, inline=True)
         self._observe(seconds, len(batch.records), CommitWay.INLINE)
 
     def begin(self, batch: Turn) -> bool:

@@ -66,6 +66,7 @@ class Committer:
         preparation: Preparation | None = None,
     ) -> None:
         self._preparation = preparation
+        """Prepares the answers to a turn while it is being written. None if nothing is prepared."""
         self._ownership = ownership
         """None if no other process can own the store."""
         self._release = release

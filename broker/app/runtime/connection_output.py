@@ -20,13 +20,13 @@ class OutputConnection(Protocol):
     """A connection with something to write."""
 
     def prepare(self) -> None:
-        """Builds the frames that `flush` will write."""
+        """Builds the frames of the output so far."""
 
     def write_prepared(self) -> None:
-        """Writes these frames."""
+        """Writes the frames that `prepare` has built. To ask the engine for more output would cost as much again."""
 
     def flush(self) -> None:
-        """Writes what was prepared, and what has come since."""
+        """Builds the frames of the output so far, and writes all of them."""
 
     def abort(self) -> None:
         """Closes the connection without sending anything more."""
@@ -39,9 +39,6 @@ class ConnectionOutput:
         self._touched: dict[OutputConnection, bool] = {}
         """Whether all output of the connection is prepared. A dict keeps the order, so that a simulation can repeat a run."""
 
-    def __bool__(self) -> bool:
-        return bool(self._touched)
-
     def touch(self, connection: OutputConnection) -> None:
         """A connection has something to write."""
         self._touched[connection] = False
@@ -52,15 +49,16 @@ class ConnectionOutput:
 
     def prepare(self) -> None:
         """Builds the frames of all connections, and writes nothing."""
-        for connection in self._touched:
+        for connection in tuple(self._touched):
             self._touched[connection] = True
-            _call(connection, connection.prepare)
+            if not _is_called(connection, connection.prepare):
+                del self._touched[connection]
 
     def flush(self) -> None:
         """Writes the output of all connections."""
         while self._touched:
             connection, is_prepared = self._touched.popitem()
-            _call(connection, connection.write_prepared if is_prepared else connection.flush)
+            _is_called(connection, connection.write_prepared if is_prepared else connection.flush)
 
     def abort(self) -> None:
         """Ends all connections that have output. None of it is written: what it says has not become durable."""
@@ -69,10 +67,12 @@ class ConnectionOutput:
             connection.abort()
 
 
-def _call(connection: OutputConnection, method: Callable[[], None]) -> None:
+def _is_called(connection: OutputConnection, method: Callable[[], None]) -> bool:
+    """Calls a method. Returns False if it failed: a bug of the broker on one connection ends that one, and no other."""
     try:
         method()
     except Exception:
-        # A bug of the broker on one connection ends that connection, and no other.
         log.exception("flush.failed")
         connection.abort()
+        return False
+    return True

@@ -119,7 +119,7 @@ class DurableCore:
             observer.committed,
             clock.stopwatch_s,
             self._standby.ownership,
-            self.turns,
+            preparation=self.turns,
         )
         self.turns.attach(self._committer)
 

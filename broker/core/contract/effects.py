@@ -30,7 +30,11 @@ class Peer(Protocol):
     """
 
     def receive(self, effect: Effect) -> None:
-        """Take an effect. Called in order, and only after what the effect depends on is durable."""
+        """Take an effect. Called in order, and only after what the effect depends on is durable.
+
+        A peer with a `connection` may get it earlier, while that is being written. So it builds its frames and writes
+        none: the broker writes the output of a connection when it may leave.
+        """
 
 
 class SenderAttached(NamedTuple):

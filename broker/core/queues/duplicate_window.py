@@ -12,7 +12,7 @@ from broker.core.contract.records import MessageIdsDeleted, MessageIdsForgotten,
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from broker.core.contract.turn import Turn
     from broker.core.queues.namespace_context import NamespaceContext
@@ -21,8 +21,8 @@ _SWEEPS_PER_WINDOW = 20
 SWEPT_MIN_IDS = 100
 SWEPT_MAX_IDS = 1_000
 SWEEP_PARTS = 500
-"""At most a part of the ids is removed at once, and no fewer and no more than these. The store deletes each from another
-page, so that the deletion of all ids of a large window would need more space than a nearly full disk has."""
+"""Ids are removed in parts: a 500th of them, but at least 100 and at most 1,000. The store deletes each from another page,
+so that the deletion of all ids of a large window would need more space than a nearly full disk has."""
 
 
 class DuplicateWindow:
@@ -127,11 +127,6 @@ class DeletedMessageIds:
 
     def __bool__(self) -> bool:
         return bool(self._by_entity)
-
-    @property
-    def entity_ids(self) -> Iterable[int]:
-        """The deleted entities that have ids left."""
-        return self._by_entity.keys()
 
     def add(self, entity_id: int, message_ids: Collection[str]) -> None:
         """Add ids of one entity."""

@@ -438,9 +438,10 @@ class WatchedBackground:
         self.error: Exception | None = None
         self.needs_thread = True
         self.examination_is_due = False
+        self.on_examined: Callable[[], object] = lambda: None
 
-    def begin(self, records: Sequence[Record], *, is_awaited: bool = False) -> bool:
-        del is_awaited
+    def begin(self, records: Sequence[Record], *, caller_waits: bool = False) -> bool:
+        del caller_waits
         if self.refuses:
             return False
         self._running = threading.Thread(target=self._run, args=(records,))
@@ -465,6 +466,7 @@ class WatchedBackground:
     def examine(self) -> None:
         self._store.ways.append("examination")
         self.examination_is_due = False
+        self.on_examined()
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -478,6 +480,7 @@ class WatchedLoad:
         """Numbers of turns that are prepared and not released."""
         self.dropped: list[object] = []
         self.preparation_fails = False
+        self.on_prepared: Callable[[], object] = lambda: None
         self.store = WatchedStore()
         self.released: list[object] = []
         self.failures: list[Exception] = []
@@ -498,6 +501,7 @@ class WatchedLoad:
         """As `Preparation` does."""
         self.prepared += [effect.request for effect in turn.effects if isinstance(effect, Reply)]
         turn.effects = []
+        self.on_prepared()
         if self.preparation_fails:
             raise MemoryError
 
@@ -647,15 +651,9 @@ async def test_answers_are_prepared_while_the_disk_writes(
     """They are released when the commit has ended."""
     background.needs_thread = False
     watched.store.may_end.clear()
-    seen: list[object] = []
-
-    def look_and_end() -> None:
-        seen.extend(watched.prepared)
-        watched.store.may_end.set()
-
-    threading.Timer(0.05, look_and_end).start()
+    watched.on_prepared = watched.store.may_end.set
     watched.submit(1)
-    assert ([1], [1], ["background"]) == (seen, watched.released, watched.store.ways)
+    assert ([1], ["background"]) == (watched.released, watched.store.ways)
     assert (True, [CommitWay.INLINE]) == (watched.committer.idle, watched.ways)
 
 
@@ -695,7 +693,7 @@ async def test_the_disk_is_examined_while_a_small_commit_is_written(
     background.needs_thread = False
     background.examination_is_due = True
     watched.store.may_end.clear()
-    threading.Timer(0.05, watched.store.may_end.set).start()
+    background.on_examined = watched.store.may_end.set
     watched.submit(1)
     assert (["examination", "background"], [1]) == (watched.store.ways, watched.released)
     background.examination_is_due = True

@@ -218,8 +218,8 @@ def aligned(content: bytes) -> memoryview:
     return memoryview(memory)
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, is_awaited: bool):
+@pytest.mark.parametrize("caller_waits", [False, True])
+def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, caller_waits: bool):
     """It announces the end, or the caller waits for it. No thread is started. Only what the file has already is written
     in the background: a file system makes a file longer while it is asked."""
     before = _threads()
@@ -227,8 +227,8 @@ def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, is_a
     os.pwrite(direct.file, aligned(bytes(sum(map(len, contents)))), 0)
     position = 0
     for content in contents:
-        direct.writer.begin(direct.file, aligned(content), position, True, is_awaited)
-        if not is_awaited:
+        direct.writer.begin(direct.file, aligned(content), position, True, caller_waits)
+        if not caller_waits:
             assert direct.is_done(TIMEOUT_MS)
         assert 0 == direct.writer.end()
         assert not direct.is_done(0)
@@ -237,28 +237,29 @@ def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, is_a
     assert (True, before) == (direct.writer.uses_kernel, _threads())
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_an_error_of_the_kernel_is_returned(direct: Written, *, is_awaited: bool):
-    """The next write is tried as if nothing had happened."""
+@pytest.mark.parametrize("caller_waits", [False, True])
+def test_an_error_of_the_kernel_is_returned(direct: Written, *, caller_waits: bool):
+    """Here it refuses the file at once, and the thread finds the same error. The kernel is asked again for the next."""
     reading = os.open(direct.path, os.O_RDONLY | os.O_DIRECT)
-    direct.writer.begin(reading, aligned(bytes(4096)), 0, True, is_awaited)
+    direct.writer.begin(reading, aligned(bytes(4096)), 0, True, caller_waits)
     assert errno.EBADF == direct.writer.end()
-    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, is_awaited)
+    assert direct.writer.uses_kernel
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, caller_waits)
     assert 0 == direct.writer.end()
     assert b"x" * 4096 == direct.path.read_bytes()
     os.close(reading)
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
+@pytest.mark.parametrize("caller_waits", [False, True])
 def test_a_closed_writer_has_written_what_the_kernel_had_begun(
-    direct: Written, *, is_awaited: bool
+    direct: Written, *, caller_waits: bool
 ):
     """Closing waits for it, and syncs it."""
-    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, is_awaited)
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, caller_waits)
     direct.writer.close()
     assert b"x" * 4096 == direct.path.read_bytes()
     with pytest.raises(RuntimeError, match="closed"):
-        direct.writer.begin(direct.file, aligned(b"y" * 4096), 0, True, is_awaited)
+        direct.writer.begin(direct.file, aligned(b"y" * 4096), 0, True, caller_waits)
 
 
 KERNEL_PROGRAM = """

@@ -451,7 +451,7 @@ def test_other_records_are_not_begun_in_the_background(store):
 
 @pytest.mark.parametrize("examines", ["commit", "examine"])
 def test_a_commit_in_the_background_does_not_examine_the_disk(store, monkeypatch, examines):
-    """That takes long on a slow disk, so the owner decides when it is done: by another commit, or after the answers."""
+    """That takes long on a slow disk, so the owner decides when it is done: by another commit, or while a small one is written."""
     background = store.background_commits
     store.commit([sent(1)])
     monkeypatch.setattr(storage.sqlite.store, "EXAMINE_INTERVAL_S", 60.0)
@@ -466,13 +466,13 @@ def test_a_commit_in_the_background_does_not_examine_the_disk(store, monkeypatch
     assert not background.examination_is_due
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_a_commit_in_the_background_is_durable_at_its_end(store, tmp_path, is_awaited):
+@pytest.mark.parametrize("caller_waits", [False, True])
+def test_a_commit_in_the_background_is_durable_at_its_end(store, tmp_path, caller_waits):
     """Whether the kernel announces it, or the caller waits for it."""
     background = store.background_commits
     store.commit([sent(1)])
     for number in range(2, 12):
-        if not background.begin([sent(number, size=10)], is_awaited=is_awaited):
+        if not background.begin([sent(number, size=10)], caller_waits=caller_waits):
             store.commit([sent(number, size=10)])
             continue
         assert background.end()
