@@ -1,4 +1,4 @@
-"""Gives durable effects to their peers, for some milliseconds at a time.
+"""Gives effects to their peers, for some milliseconds at a time.
 
 An effect takes time: the answer to an attach, for instance, is a frame that has to be built. If a batch has
 more effects than that time allows, the others wait by connection, and connections take turns. So a client

@@ -1,7 +1,7 @@
 """Runs commands in turns, one turn per pass of the event loop.
 
 Sockets, timers and HTTP requests submit commands, and only this module runs them. The records of a turn go to
-the committer; its effects go to their peers once what they depend on is durable. Each connection with output is
+the committer; its effects leave once what they depend on is durable. Each connection with output is
 flushed once. A turn ends after some milliseconds; the remaining commands run in the next turn, in order. A
 command with much work runs in parts (`unfinished_commands.py`).
 """
