@@ -161,7 +161,7 @@ class BackgroundCommits(Protocol):
 
     @property
     def needs_thread(self) -> bool:
-        """Whether a thread writes. To wake it costs more than a small commit."""
+        """Whether a thread writes also if the caller waits. To wake it costs more than a small commit."""
 
     @property
     def descriptor(self) -> int:

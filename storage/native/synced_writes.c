@@ -1,24 +1,22 @@
 /* Writes bytes to a file and syncs them, while the event loop does something else.
 
-   If the file bypasses the page cache, the kernel itself writes in the background (asynchronous I/O): that is one system
-   call, and no thread has to be woken. For other files, and where the kernel cannot do that, a thread writes, which never
-   takes the interpreter lock: a thread of Python would wait for that lock before and after the write. One write runs at
-   a time. When it has ended, a descriptor becomes readable, which the event loop watches. */
+   A thread writes, which never takes the interpreter lock: a thread of Python would wait for that lock before and after the
+   write. When the write has ended, a descriptor becomes readable, which the event loop watches. If the event loop waits for
+   the end, and the file bypasses the page cache, the kernel itself writes in the background (asynchronous I/O): that needs
+   no other thread. The kernel may block the caller, for example while a file system is frozen, so it gets no other write.
+   One write runs at a time. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>
 
 #include <errno.h>
 #include <linux/aio_abi.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <structmember.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-#define PROBES 4
 
 enum state { IDLE, REQUESTED, DONE, CLOSING };
 
@@ -31,10 +29,8 @@ typedef struct {
     int done;
     /* The kernel. */
     aio_context_t context;
-    char uses_kernel; /* it writes in the background, as far as is known */
-    char kernel_writes; /* it writes what has begun */
-    char caller_waits;  /* and `end` syncs that */
-    int probes;       /* how many writes had ended before io_submit returned; -1 after one that had not */
+    char uses_kernel;   /* it can write in the background, as far as is known */
+    char kernel_writes; /* it writes what has begun, and `end` syncs that */
     /* The thread. */
     pthread_t thread;
     int has_thread;
@@ -122,19 +118,15 @@ static int end_in_thread(SyncedWriter *self) {
     return self->error;
 }
 
-/* Asks the kernel to write. Returns 0 if it does not, and does not ask it again if it never will. To sync after a write,
-   the kernel wakes a thread of its own. So it does that only if the caller does not wait. */
-static int begin_in_kernel(SyncedWriter *self, int caller_waits) {
-#ifdef RWF_DSYNC
+/* Asks the kernel to write. Returns 0 if it does not, and does not ask it again if it never will. It could sync as well,
+   but wakes a thread of its own for that. */
+static int begin_in_kernel(SyncedWriter *self) {
     struct iocb request = {
         .aio_lio_opcode = IOCB_CMD_PWRITE,
         .aio_fildes = (uint32_t)self->file,
         .aio_buf = (uint64_t)(uintptr_t)self->data.buf,
         .aio_nbytes = (uint64_t)self->data.len,
         .aio_offset = self->position,
-        .aio_rw_flags = caller_waits ? 0 : RWF_DSYNC,
-        .aio_flags = caller_waits ? 0 : IOCB_FLAG_RESFD,
-        .aio_resfd = (uint32_t)self->done,
     };
     struct iocb *requests[] = {&request};
     if (self->context == 0 && syscall(SYS_io_setup, 1, &self->context) < 0)
@@ -143,9 +135,6 @@ static int begin_in_kernel(SyncedWriter *self, int caller_waits) {
         return 1;
     else if (is_unsupported(errno) || errno == EPERM)
         self->uses_kernel = 0;
-#else
-    self->uses_kernel = 0;
-#endif
     return 0;
 }
 
@@ -157,20 +146,10 @@ static int end_in_kernel(SyncedWriter *self) {
         count = syscall(SYS_io_getevents, self->context, 1, 1, &event, NULL);
     while (count < 0 && errno == EINTR);
     if (count == 1 && event.res == self->data.len)
-        return self->caller_waits ? sync_data(self->file) : 0;
-    if (count == 1 && event.res < 0 && !is_unsupported((int)-event.res))
+        return sync_data(self->file);
+    if (count == 1 && event.res < 0 && event.res != -EINTR && !is_unsupported((int)-event.res))
         return (int)-event.res;
     return write_synced(self->file, self->data.buf, (size_t)self->data.len, self->position);
-}
-
-/* Some file systems write while io_submit runs, and the event loop would wait for it. So the first writes are looked at,
-   and the thread writes the next ones if all of these have ended. */
-static void probe(SyncedWriter *self) {
-    if (self->probes < 0)
-        return;
-    struct pollfd ending = {self->done, POLLIN, 0};
-    self->probes = poll(&ending, 1, 0) == 1 ? self->probes + 1 : -1;
-    self->uses_kernel = self->probes < PROBES;
 }
 
 /* begin(file, data, position, is_direct, caller_waits): begins to write at a position of an open file. `is_direct` says that
@@ -191,13 +170,9 @@ static PyObject *begin(SyncedWriter *self, PyObject *arguments) {
     self->data = data;
     self->file = file;
     self->position = (off_t)position;
-    self->kernel_writes = is_direct && self->uses_kernel && begin_in_kernel(self, caller_waits);
-    self->caller_waits = self->kernel_writes && caller_waits;
-    if (self->kernel_writes) {
-        if (!caller_waits)
-            probe(self);
+    self->kernel_writes = caller_waits && is_direct && self->uses_kernel && begin_in_kernel(self);
+    if (self->kernel_writes)
         Py_RETURN_NONE;
-    }
     int error = begin_in_thread(self);
     if (error) {
         PyBuffer_Release(&self->data);
@@ -225,13 +200,11 @@ static PyObject *end(SyncedWriter *self, PyObject *unused) {
         PyErr_SetString(PyExc_RuntimeError, "no write has begun");
         return NULL;
     }
-    int is_announced = !self->caller_waits;
+    int is_announced = !self->kernel_writes;
     int error = wait_for_end(self);
-    /* The kernel makes the descriptor readable a moment after the write has ended. */
-    struct pollfd ending = {self->done, POLLIN, 0};
     uint64_t count;
-    while (is_announced && read(self->done, &count, sizeof count) < 0 && (errno == EAGAIN || errno == EINTR))
-        poll(&ending, 1, -1);
+    if (is_announced)
+        (void)!read(self->done, &count, sizeof count);
     return PyLong_FromLong(error);
 }
 

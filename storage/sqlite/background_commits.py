@@ -1,4 +1,4 @@
-"""Commits to the journal that the kernel or a thread of C writes and syncs, while the event loop goes on.
+"""Commits to the journal that a thread of C writes and syncs while the event loop goes on, or the kernel before it waits.
 
 The store decides which commits these are, and what a failure means (`store.py`).
 """

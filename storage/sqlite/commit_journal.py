@@ -15,7 +15,7 @@ An entry:
 | bytes | zeros, up to the end of a block of 4 KiB |
 
 The file bypasses the page cache if its file system allows that, and such writes must have whole blocks. They take a fifth
-less time, and the kernel can write them in the background. Brokers up to version 6 of the schema wrote entries without
+less time, and the kernel can write them while the broker prepares the answers. Brokers up to version 6 of the schema wrote entries without
 zeros between them.
 
 What follows the last entry of a segment has an older number or no valid checksum. The database has the number of the last
@@ -152,6 +152,8 @@ class CommitJournal:
         try:
             if self._file < 0:
                 self._open()
+                if self.fits(size_bytes):
+                    return True
             self._extend(self._length_bytes[self._segment] + _entry_bytes(size_bytes))
         except OSError:
             return False
@@ -313,6 +315,10 @@ class CommitJournal:
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
+                if self.is_direct:
+                    self._use_page_cache()
+                    self._write_synced(data, position)
+                    return
                 self._can_sync_writes = False
         _write(self._file, data, position)
         os.fdatasync(self._file)

@@ -1,7 +1,6 @@
 /* Writes that are synced, as a write and a sync: for libraries that take the place of both calls, and record them or make
    them fail. Included behind these. The broker writes one part. */
 #include <linux/aio_abi.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 
@@ -14,23 +13,9 @@ ssize_t function(int fd, const struct iovec *parts, int count, off_t offset, int
 PWRITEV2(pwritev2)
 PWRITEV2(pwritev64v2)
 
-/* Asynchronous writes. The broker begins one at a time. It is made with the calls above: by a thread if its end is
-   announced, so that the broker goes on, and at once if the broker waits for it. */
-static struct {
-    struct iocb request;
-    pthread_t thread;
-    int64_t result;
-} begun;
-
-static void *write_begun(void *unused) {
-    struct iocb *request = &begun.request;
-    struct iovec part = {(void *)(uintptr_t)request->aio_buf, request->aio_nbytes};
-    ssize_t done = pwritev2((int)request->aio_fildes, &part, 1, request->aio_offset, (int)request->aio_rw_flags);
-    begun.result = done < 0 ? -errno : done;
-    uint64_t one = 1;
-    if (request->aio_flags & IOCB_FLAG_RESFD && write((int)request->aio_resfd, &one, sizeof one) < 0) abort();
-    return unused;
-}
+/* Asynchronous writes. The broker begins one at a time, and soon waits for its end. It is made at once, with the calls
+   above. */
+static int64_t written;
 
 long syscall(long number, ...) {
     REAL(long, "syscall", long, ...);
@@ -40,14 +25,14 @@ long syscall(long number, ...) {
     for (int place = 0; place < 6; place++) values[place] = va_arg(rest, long);
     va_end(rest);
     if (number == SYS_io_submit) {
-        begun.request = **(struct iocb **)values[2];
-        if (!(begun.request.aio_flags & IOCB_FLAG_RESFD)) write_begun(NULL);
-        else if (pthread_create(&begun.thread, NULL, write_begun, NULL)) abort();
+        struct iocb *request = *(struct iocb **)values[2];
+        void *data = (void *)(uintptr_t)request->aio_buf;
+        written = pwrite((int)request->aio_fildes, data, request->aio_nbytes, request->aio_offset);
+        if (written < 0) written = -errno;
         return 1;
     }
     if (number == SYS_io_getevents) {
-        if (begun.request.aio_flags & IOCB_FLAG_RESFD) pthread_join(begun.thread, NULL);
-        *(struct io_event *)values[3] = (struct io_event){.res = begun.result};
+        *(struct io_event *)values[3] = (struct io_event){.res = written};
         return 1;
     }
     return real(number, values[0], values[1], values[2], values[3], values[4], values[5]);

@@ -86,6 +86,8 @@ class TurnLoop:
         self._unawaited_timer: asyncio.TimerHandle | None = None
         """Ends the wait of commands that nobody waits for."""
         self._output = ConnectionOutput()
+        self._is_prepared = False
+        """The effects of a turn are given to their peers, and the turn is being committed."""
         self._loop = asyncio.get_running_loop()
         self._effects = EffectRelease(self._stopwatch_s, read_payloads, peer_failed)
         self._all_released = asyncio.Event()
@@ -210,6 +212,7 @@ class TurnLoop:
     def release(self, effects: list[Effect]) -> None:
         """Gives durable effects to their peers, in the order of each connection, and flushes each connection
         once. If there are many effects, some follow in the next passes of the event loop."""
+        self._is_prepared = False
         self._send_to_peers(effects)
         if not self._effects.is_done and self._all_released.is_set():
             self._all_released.clear()
@@ -226,14 +229,17 @@ class TurnLoop:
         for effect in turn.effects:
             if not hasattr(getattr(effect, "to", None), "connection"):
                 return
+        self._is_prepared = True
         effects, turn.effects = turn.effects, []
         self._send_to_peers(effects)
         self._output.prepare()
 
     def drop_prepared(self) -> None:
-        """A turn could not be committed. Ends the connections whose output may say that it was."""
-        self._effects.drop()
-        self._output.abort()
+        """A turn could not be committed. If it was prepared, ends the connections whose output may say that it was."""
+        if self._is_prepared:
+            self._is_prepared = False
+            self._effects.drop()
+            self._output.abort()
 
     def _send_to_peers(self, effects: list[Effect]) -> None:
         is_scheduled, self._scheduled = self._scheduled, True  # the caller writes the output

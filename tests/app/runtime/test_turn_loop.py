@@ -133,6 +133,18 @@ async def test_the_answers_to_links_are_prepared_and_leave_when_they_are_release
     assert ["prepare", "write" if is_stored else "abort"] == link.calls
 
 
+async def test_answers_of_earlier_turns_leave_although_a_turn_that_was_not_prepared_fails():
+    """They are durable. So are those of the connections that have output meanwhile."""
+    turns = _loop(DueNamespace(1), BusyCommitter())
+    asker, link, turn = Asker(), Link(turns), Turn()
+    turns.touch(link)
+    turn.effects.append(Reply(asker, "request"))
+    turns.prepare(turn)
+    turns.drop_prepared()
+    turns.release([])
+    assert ["flush"] == link.calls
+
+
 async def test_nothing_is_prepared_if_somebody_would_act_on_it():
     """An HTTP request is answered as soon as it gets its effect."""
     turns = _loop(DueNamespace(1), BusyCommitter())

@@ -219,9 +219,8 @@ def aligned(content: bytes) -> memoryview:
 
 
 @pytest.mark.parametrize("caller_waits", [False, True])
-def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, caller_waits: bool):
-    """It announces the end, or the caller waits for it. No thread is started. Only what the file has already is written
-    in the background: a file system makes a file longer while it is asked."""
+def test_what_bypasses_the_page_cache_is_written(direct: Written, *, caller_waits: bool):
+    """By the kernel if the caller waits: then no thread is started, and nothing is announced. By the thread otherwise."""
     before = _threads()
     contents = [bytes([number]) * 4096 * number for number in range(1, 20)]
     os.pwrite(direct.file, aligned(bytes(sum(map(len, contents)))), 0)
@@ -234,36 +233,32 @@ def test_the_kernel_writes_what_bypasses_the_page_cache(direct: Written, *, call
         assert not direct.is_done(0)
         position += len(content)
     assert b"".join(contents) == direct.path.read_bytes()
-    assert (True, before) == (direct.writer.uses_kernel, _threads())
+    assert (True, caller_waits) == (direct.writer.uses_kernel, before == _threads())
 
 
-@pytest.mark.parametrize("caller_waits", [False, True])
-def test_an_error_of_the_kernel_is_returned(direct: Written, *, caller_waits: bool):
+def test_an_error_of_the_kernel_is_returned(direct: Written):
     """Here it refuses the file at once, and the thread finds the same error. The kernel is asked again for the next."""
     reading = os.open(direct.path, os.O_RDONLY | os.O_DIRECT)
-    direct.writer.begin(reading, aligned(bytes(4096)), 0, True, caller_waits)
+    direct.writer.begin(reading, aligned(bytes(4096)), 0, True, True)
     assert errno.EBADF == direct.writer.end()
     assert direct.writer.uses_kernel
-    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, caller_waits)
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, True)
     assert 0 == direct.writer.end()
     assert b"x" * 4096 == direct.path.read_bytes()
     os.close(reading)
 
 
-@pytest.mark.parametrize("caller_waits", [False, True])
-def test_a_closed_writer_has_written_what_the_kernel_had_begun(
-    direct: Written, *, caller_waits: bool
-):
+def test_a_closed_writer_has_written_what_the_kernel_had_begun(direct: Written):
     """Closing waits for it, and syncs it."""
-    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, caller_waits)
+    direct.writer.begin(direct.file, aligned(b"x" * 4096), 0, True, True)
     direct.writer.close()
     assert b"x" * 4096 == direct.path.read_bytes()
     with pytest.raises(RuntimeError, match="closed"):
-        direct.writer.begin(direct.file, aligned(b"y" * 4096), 0, True, caller_waits)
+        direct.writer.begin(direct.file, aligned(b"y" * 4096), 0, True, True)
 
 
 KERNEL_PROGRAM = """
-import os, select, sys
+import os, sys
 from mmap import mmap
 from storage.native.compiled import SyncedWriter
 done = os.eventfd(0, os.EFD_NONBLOCK)
@@ -273,82 +268,55 @@ memory = mmap(-1, 4096)
 error = 0
 for number in range(8):
     memory[:4] = b"%04d" % number
-    writer.begin(file, memory, 4096 * number, True, len(sys.argv) > 2)
+    writer.begin(file, memory, 4096 * number, True, True)
     error = writer.end() or error
 print(writer.uses_kernel, error)
 """
 FAULTY_KERNELS = {
-    "missing": ("errno = ENOSYS; return -1;", ""),
-    "synchronous": ("write_it(requests[0]); return 1;", "return take(events, requested);"),
-    "short": ("return 1;", "return take(events, requested / 2);"),
-    "unsupported": ("return 1;", "return take(events, -EINVAL);"),
-    "failing": ("return 1;", "return take(events, -EIO);"),
+    "missing": ("errno = ENOSYS; return -1;", "return 0;", (False, 0)),
+    "forbidden": ("errno = EPERM; return -1;", "return 0;", (False, 0)),
+    "busy": ("errno = EAGAIN; return -1;", "return 0;", (True, 0)),
+    "short": ("return 1;", "events->res = 2048; return 1;", (True, 0)),
+    "unsupported": ("return 1;", "events->res = -EINVAL; return 1;", (True, 0)),
+    "interrupted": ("return 1;", "events->res = -EINTR; return 1;", (True, 0)),
+    "failing": ("return 1;", "events->res = -EIO; return 1;", (True, errno.EIO)),
 }
-"""What io_submit and io_getevents do."""
+"""What io_submit and io_getevents do; whether the kernel is asked again, and the error of a write."""
 FAULTY_SOURCE = """
-#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <sys/syscall.h>
-#include <unistd.h>
-static long requested;
-static void announce(struct iocb *request) {
-    uint64_t one = 1;
-    if (request->aio_flags & IOCB_FLAG_RESFD) (void)!write(request->aio_resfd, &one, 8);
-}
-static void write_it(struct iocb *request) {
-    (void)!pwrite(request->aio_fildes, (void *)request->aio_buf, request->aio_nbytes, request->aio_offset);
-    announce(request);
-}
-static long take(struct io_event *events, long result) { events->res = result; return 1; }
-static long submit(struct iocb **requests) {
-    requested = requests[0]->aio_nbytes;
-    if (!%(writes)d) announce(requests[0]);
-    %(submit)s
-}
-static long getevents(struct io_event *events) { %(getevents)s return 0; }
+static long submit(void) { %(submit)s }
+static long getevents(struct io_event *events) { %(getevents)s }
 long syscall(long number, ...) {
     va_list rest;
     va_start(rest, number);
-    va_arg(rest, long);
-    if (number == SYS_io_submit) { va_arg(rest, long); return submit(va_arg(rest, struct iocb **)); }
-    if (number == SYS_io_getevents) {
-        va_arg(rest, long);
-        va_arg(rest, long);
-        return getevents(va_arg(rest, struct io_event *));
-    }
-    return 0;
+    for (int place = 0; place < 3; place++) va_arg(rest, long);
+    if (number == SYS_io_submit) return submit();
+    return number == SYS_io_getevents ? getevents(va_arg(rest, struct io_event *)) : 0;
 }
 """
 
 
-@pytest.mark.parametrize("awaited", [(), ("awaited",)], ids=["announced", "awaited"])
 @pytest.mark.parametrize("fault", FAULTY_KERNELS)
-def test_what_the_kernel_cannot_do_is_done_otherwise(
-    tmp_path: Path, fault: str, awaited: tuple[str, ...]
-):
-    """Everything is written. A kernel without such calls is not asked again, and neither is one that writes while it is
-    asked, unless somebody waits for it anyway. Only an error of the disk is an error."""
-    submit, getevents = FAULTY_KERNELS[fault]
-    writes = fault in {"missing", "synchronous"}
-    source = FAULTY_SOURCE % {"submit": submit, "getevents": getevents, "writes": writes}
+def test_what_the_kernel_does_not_write_is_written_otherwise(tmp_path: Path, fault: str):
+    """A kernel that never will is not asked again. Only an error of the disk is an error."""
+    submit, getevents, expected = FAULTY_KERNELS[fault]
     library, path = tmp_path / "kernel.so", tmp_path / "file"
     command = ["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)]
+    source = FAULTY_SOURCE % {"submit": submit, "getevents": getevents}
     subprocess.run(command, input=source, text=True, check=True)
     done = subprocess.run(
-        [sys.executable, "-c", KERNEL_PROGRAM, str(path), *awaited],
+        [sys.executable, "-c", KERNEL_PROGRAM, str(path)],
         env=os.environ | {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"},
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    uses_kernel = fault not in {"missing"} | ({"synchronous"} if not awaited else set())
-    if fault in {"short", "unsupported", "failing"} and not awaited:
-        uses_kernel = False  # it has announced the end before the caller went on
-    assert f"{uses_kernel} {errno.EIO if fault == 'failing' else 0}\n" == done.stdout
-    if fault != "failing":
+    uses_kernel, error = expected
+    assert f"{uses_kernel} {error}\n" == done.stdout
+    if not error:
         written = path.read_bytes()
         assert [b"%04d" % number for number in range(8)] == [
             written[at : at + 4] for at in range(0, len(written), 4096)
