@@ -81,6 +81,7 @@ __all__ = [
 ]
 
 
+_push = lib.pn_transport_push
 EMPTY_FRAME = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 
@@ -117,7 +118,8 @@ class Engine:
             channel_max=channel_max,
             idle_timeout_ms=idle_timeout_ms,
         )
-        self._transport_address = address_of(self._proton.transport)
+        self._transport = self._proton.transport
+        self._transport_address = address_of(self._transport)
         self._skipped_input = False
         """The client has sent frames that Proton has not got. Proton must know that the client is not idle."""
         self._dispatch = ProtonEvents(
@@ -276,11 +278,10 @@ class Engine:
 
     def _push(self, piece: bytes) -> None:
         """Passes bytes to Proton, until it takes no more."""
-        transport = self._proton.transport
-        taken = lib.pn_transport_push(transport, piece, len(piece))
+        taken = _push(self._transport, piece, len(piece))
         while 0 < taken < len(piece):
             piece = piece[taken:]
-            taken = lib.pn_transport_push(transport, piece, len(piece))
+            taken = _push(self._transport, piece, len(piece))
 
     def _pump(self) -> None:
         """Moves the bytes that Proton has written to the output."""

@@ -22,6 +22,7 @@ from protocol.amqp.engine.outcomes import RELEASED_CODE, Transactional, read_tra
 from protocol.amqp.engine.proton_functions import address_of
 from protocol.amqp.engine.states import LinkState
 from protocol.amqp.frames.incoming_sessions import ProtocolViolation
+from protocol.native import compiled
 
 if TYPE_CHECKING:
     from protocol.amqp.engine.interface import TransferKind
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 1 << 18
 _ABORTED = -11
 _ALL = 1 << 30
-_ANOTHER_EVENT, _PIECE = 0, 1  # results of `ReceivedDeliveries.take`; there is one more
+_ANOTHER_EVENT, _PIECE = 0, 1  # results of `compiled.take`; there is one more
 _UNGRANTED = ProtocolViolation(
     "amqp:link:transfer-limit-exceeded", "A transfer was sent on a link that has not been granted."
 )
@@ -90,14 +91,18 @@ class IncomingTransfers:
                 link.confirmed(_event_delivery(_peek_event(collector)))
             following = _PIECE
             if link.is_attached and link.partial is None:
-                deliveries, payloads, settled, following = link.received_deliveries.take(
+                received = link.received_deliveries
+                deliveries, payloads, settled, following = compiled.take(
                     self._collector_address,
                     link.proton_address,
+                    received.unsettled,
+                    received.next_number,
                     limit,
                     self._read_bytes,
                     link.may_send_settled,
                 )
                 if deliveries:
+                    received.next_number += len(deliveries)
                     link.received += len(deliveries)
                     self._handler.on_transfers(link, deliveries, payloads, KINDS[settled, batch])
             if following == _PIECE:

@@ -78,6 +78,7 @@ class ProtonEvents:
         self._is_azure_sdk = False
         """The client named its product, as Azure's own SDKs do. Known from its open on."""
         self._proton = proton
+        self._collector = proton.collector
         self._handler = handler
         self._error_info = {"container-id": container_id}
         # Proton closes a connection that it finds broken by itself, and puts this into the close.
@@ -139,7 +140,7 @@ class ProtonEvents:
     def skip_events(self) -> bool:
         """Removes the first events if nothing is done for them: Proton makes some for every output. Nobody may wait for
         flows of links. Returns whether there is another event."""
-        collector = self._proton.collector
+        collector = self._collector
         handled = self._HANDLED_WITH_FLOWS if self._endpoints.waiting_for_window else self._HANDLED
         while event := _peek_event(collector):
             if _event_type(event) in handled:

@@ -17,59 +17,34 @@ if TYPE_CHECKING:
 class ReceivedDeliveries:
     """The unsettled deliveries of a link on which the client sends."""
 
-    __slots__ = ("_addresses", "_next_number")
+    __slots__ = ("next_number", "unsettled")
 
     def __init__(self) -> None:
-        self._addresses: dict[int, int] = {}
-        """Addresses of Proton's deliveries by number."""
-        self._next_number = 0
+        self.unsettled: dict[int, int] = {}
+        """Addresses of Proton's deliveries by number. `take` in `protocol/native/proton.c` adds some, too: whoever calls it
+        counts them."""
+        self.next_number = 0
 
     def __len__(self) -> int:
         """Returns the number of deliveries."""
-        return len(self._addresses)
-
-    @property
-    def unsettled(self) -> dict[int, int]:
-        """The numbers of the deliveries, in their order."""
-        return self._addresses
+        return len(self.unsettled)
 
     def add(self, address: int) -> int:
         """Adds a delivery and returns its number."""
-        number = self._next_number
-        self._next_number = number + 1
-        self._addresses[number] = address
+        number = self.next_number
+        self.next_number = number + 1
+        self.unsettled[number] = address
         return number
-
-    def take(
-        self,
-        collector_address: int,
-        link_address: int,
-        limit: int,
-        max_bytes: int,
-        may_be_settled: bool,  # noqa: FBT001 -- without names, because it is called for every read
-    ) -> tuple[list[int], list[bytes], bool, int]:
-        """Takes messages from Proton, see `take` in `protocol/native/proton.c`, and adds their deliveries."""
-        taken = compiled.take(
-            collector_address,
-            link_address,
-            self._addresses,
-            self._next_number,
-            limit,
-            max_bytes,
-            may_be_settled,
-        )
-        self._next_number += len(taken[0])
-        return taken
 
     def settle(self, numbers: Sequence[int | None], code: int) -> None:
         """Settles deliveries with an outcome that has no fields, or with none if the code is 0."""
-        compiled.settle(self._addresses, list(numbers), code)
+        compiled.settle(self.unsettled, list(numbers), code)
 
     def forget(self, numbers: Sequence[int | None]) -> list[int]:
         """Forgets deliveries that the caller settles, and returns their addresses."""
-        addresses = self._addresses
+        addresses = self.unsettled
         return [addresses.pop(number) for number in numbers if number in addresses]
 
     def clear(self) -> None:
         """Forgets all deliveries, because their link is freed."""
-        self._addresses.clear()
+        self.unsettled.clear()

@@ -7,7 +7,7 @@ delivery, and the numbers as a set. Numbers are never used again, so that of a s
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -76,40 +76,37 @@ class SentSession:
     def take(self, first_id: int, last_id: int, code: int, *, settled: bool) -> list[OutcomeGroup]:
         """Returns the deliveries of a disposition, in the order of their ids. Settled ones are forgotten."""
         first = self.newest - ((self.newest - first_id) & SERIAL_MASK)
-        run = self.last_run
-        if first_id == last_id and run is not None and run.first <= first:  # as below, for one
-            number = first - run.first + run.first_number
-            unsettled = run.deliveries.unsettled
+        last = self.last_run
+        if first_id == last_id and last is not None and last.first <= first:  # as below, for one
+            number = first - last.first + last.first_number
+            unsettled = last.deliveries.unsettled
             if number not in unsettled:
                 return []
             if settled:
                 unsettled.remove(number)
-                run.unsettled_count -= 1
-            return [(run.deliveries, [number], code, settled)]
+                last.unsettled_count -= 1
+            return [(last.deliveries, [number], code, settled)]
         end = first + ((last_id - first_id) & SERIAL_MASK) + 1
         groups: list[OutcomeGroup] = []
-        for run in self._runs_between(first, end):
+        runs = self.runs
+        index = len(runs) - 1
+        if last is None or first < last.first:
+            index = max(bisect_right(runs, first, key=_first_id) - 1, 0)
+        while 0 <= index < len(runs) and (run := runs[index]).first < end:
+            index += 1
             before = run.first_number - run.first
             low, high = max(first, run.first) + before, min(end, run.end) + before
-            deliveries = run.deliveries
-            unsettled = deliveries.unsettled
-            if high - low <= len(unsettled):
-                numbers = [number for number in range(low, high) if number in unsettled]
-            else:
+            unsettled = run.deliveries.unsettled
+            if high - low > len(unsettled):
                 numbers = sorted(number for number in unsettled if low <= number < high)
+            elif not unsettled.issuperset(numbers := list(range(low, high))):
+                numbers = [number for number in numbers if number in unsettled]
             if numbers:
-                groups.append((deliveries, numbers, code, settled))
+                groups.append((run.deliveries, numbers, code, settled))
                 if settled:
                     unsettled.difference_update(numbers)
                     run.unsettled_count -= len(numbers)
         return groups
-
-    def _runs_between(self, first: int, end: int) -> Sequence[Run]:
-        run = self.last_run
-        if run is not None and run.first <= first:
-            return (run,)
-        start = bisect_right(self.runs, first, key=_first_id) - 1
-        return self.runs[max(start, 0) : bisect_left(self.runs, end, key=_first_id)]
 
     def forget_before(self, oldest: int) -> None:
         """Forgets deliveries whose ids are used again: the client cannot mean them any more."""
@@ -174,7 +171,7 @@ class SentDeliveries:
     def find(self, numbers: Sequence[int | None], *, forget: bool) -> list[int]:
         """Returns the ids of those of these deliveries that are not settled."""
         unsettled = self.unsettled
-        found = [number for number in numbers if number in unsettled]
+        found = [number for number in numbers if number in unsettled] if unsettled else []
         if not found:
             return []
         if forget:
