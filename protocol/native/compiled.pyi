@@ -63,8 +63,8 @@ def send(
     /,
 ) -> int: ...
 def pump(
-    transport: int, links: Mapping[int, object], /
-) -> tuple[bytes, bool, list[tuple[int, int, int]]]: ...
+    transport: int, links: Mapping[int, object], collector: int, handled: bytes, /
+) -> tuple[bytes, bool, list[tuple[int, int, int]], bool]: ...
 
 # --- module.c
 

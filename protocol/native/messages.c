@@ -5,8 +5,6 @@
    So nothing is refused here, and whatever is accepted must give the same result as protocol/codec. */
 #include "native.h"
 
-/* --- the class Message ---------------------------------------------------------------------- */
-
 #define ID_BYTES 34 /* a short string of 32 hexadecimal digits */
 #define PRELUDE_MAX_BYTES 1024
 #define HISTORY_MAX_BYTES 4096 /* the longest head of a message that the history keeps */
@@ -79,8 +77,6 @@ static int set_field(PyObject *message, int name, PyObject *value) {
     return value != NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
-
 /* Checks that properties are stored as they are: they hold simple values, and no expiry time, which limits the time to
    live. Names of application properties are short strings in ASCII, and no value is a decimal. */
 static int check_properties(Items *items, int is_map) {
@@ -152,8 +148,6 @@ static PyObject *message_of(PyObject *data, const uint8_t *start, const uint8_t 
 
 /* read_messages(payloads): returns a list of messages, with None for those that are not plain. */
 static PyObject *read_messages(PyObject *module, PyObject *payloads) { return list_of(payloads, message_of); }
-
-/* --- writing -------------------------------------------------------------------------------- */
 
 static uint8_t *write_bytes(uint8_t *p, const void *bytes, size_t size) {
     memcpy(p, bytes, size);
@@ -270,8 +264,6 @@ static PyObject *write_heads(PyObject *module, PyObject *args) {
         Py_CLEAR(heads);
     return heads;
 }
-
-/* --- stored bodies -------------------------------------------------------------------------- */
 
 /* Returns the properties and application properties of a stored body. A section that is too long is left out, with what
    follows. */
