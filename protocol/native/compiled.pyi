@@ -15,6 +15,7 @@ def write_heads(
     messages: list[Message],
     tokens: list[bytes | None],
     start: int,
+    shape: int,
     template: bytes,
     places: bytes,
     /,

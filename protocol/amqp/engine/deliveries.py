@@ -59,7 +59,9 @@ def send(
     return [] if settled else list(range(first, first + count))
 
 
-def _send_in_parts(link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], object]) -> None:
+def _send_in_parts(
+    link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], object]
+) -> None:
     """Sends a message so that Proton has only a part of it at a time."""
     pointer = link.pointer
     tag_memory = ffi.from_buffer(tag)
