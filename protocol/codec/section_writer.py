@@ -132,21 +132,23 @@ def encode_deliveries(
     messages, tokens = list(messages), list(tokens)
     heads: list[bytes] = []
     bodies: list[bytes] = list(map(_BODY, messages))
+    lock = _pack_long(locked_until_ms) if locked_until_ms else b""
     while (index := len(heads)) < len(messages):
         message, token = messages[index], tokens[index]
-        present = _present(message, from_topic=from_topic, with_state=with_state)
-        if locked_until_ms:
-            present |= _WITH_LOCK
-        template, places = _template(
-            message.header,
-            message.time_to_live_ms is not None,
-            token is not None,
-            present,
-            message.state if with_state else MessageState.SCHEDULED,
-        )
-        if locked_until_ms:
-            template += _pack_long(locked_until_ms)
-        written = compiled.write_heads(messages, tokens, index, template, places)
+        kind = from_topic, with_state, not lock, token is None
+        shape, template, places = _last_templates.get(kind, _NO_TEMPLATE)
+        written = compiled.write_heads(messages, tokens, index, shape, template + lock, places)
+        if not written and shape != (shape := _shape_of(message)):
+            present = _present(message, from_topic=from_topic, with_state=with_state)
+            template, places = _template(
+                message.header,
+                message.time_to_live_ms is not None,
+                token is not None,
+                present | _WITH_LOCK if lock else present,
+                message.state if with_state else MessageState.SCHEDULED,
+            )
+            _last_templates[kind] = shape, template, places
+            written = compiled.write_heads(messages, tokens, index, shape, template + lock, places)
         if written:
             heads += written
             continue
@@ -155,6 +157,23 @@ def encode_deliveries(
         )
         heads.append(head)
     return heads, bodies
+
+
+_NO_TEMPLATE = (-1, b"", bytes(7))
+_last_templates: dict[tuple[bool, bool, bool, bool], tuple[int, bytes, bytes]] = {}
+"""The template that was used last, and for which messages: the next are nearly always like them."""
+
+
+def _shape_of(message: Message) -> int:
+    """Returns what the template of a message depends on, as `read_fields` in `protocol/native/messages.c` does."""
+    return (
+        message.header << 16
+        | message.state << 4
+        | (message.time_to_live_ms is None) << 3
+        | (message.enqueue_sequence_number == message.sequence_number) << 2
+        | (message.scheduled_enqueue_time_ms != 0) << 1
+        | (message.scheduled_enqueue_time_ms == message.enqueued_time_ms)
+    )
 
 
 @lru_cache(maxsize=512)

@@ -15,6 +15,7 @@ def write_heads(
     messages: list[Message],
     tokens: list[bytes | None],
     start: int,
+    shape: int,
     template: bytes,
     places: bytes,
     /,
@@ -63,8 +64,8 @@ def send(
     /,
 ) -> int: ...
 def pump(
-    transport: int, links: Mapping[int, object], /
-) -> tuple[bytes, bool, list[tuple[int, int, int]]]: ...
+    transport: int, links: Mapping[int, object], collector: int, handled: bytes, /
+) -> tuple[bytes, bool, list[tuple[int, int, int]], bool]: ...
 
 # --- module.c
 

@@ -5,8 +5,6 @@
    So nothing is refused here, and whatever is accepted must give the same result as protocol/codec. */
 #include "native.h"
 
-/* --- the class Message ---------------------------------------------------------------------- */
-
 #define ID_BYTES 34 /* a short string of 32 hexadecimal digits */
 #define PRELUDE_MAX_BYTES 1024
 #define HISTORY_MAX_BYTES 4096 /* the longest head of a message that the history keeps */
@@ -79,8 +77,6 @@ static int set_field(PyObject *message, int name, PyObject *value) {
     return value != NULL;
 }
 
-/* --- reading -------------------------------------------------------------------------------- */
-
 /* Checks that properties are stored as they are: they hold simple values, and no expiry time, which limits the time to
    live. Names of application properties are short strings in ASCII, and no value is a decimal. */
 static int check_properties(Items *items, int is_map) {
@@ -152,8 +148,6 @@ static PyObject *message_of(PyObject *data, const uint8_t *start, const uint8_t 
 
 /* read_messages(payloads): returns a list of messages, with None for those that are not plain. */
 static PyObject *read_messages(PyObject *module, PyObject *payloads) { return list_of(payloads, message_of); }
-
-/* --- writing -------------------------------------------------------------------------------- */
 
 static uint8_t *write_bytes(uint8_t *p, const void *bytes, size_t size) {
     memcpy(p, bytes, size);
@@ -234,16 +228,17 @@ static int read_fields(PyObject *message, int64_t *field, int64_t *shape) {
     return field[TIME_TO_LIVE] <= UINT32_MAX;
 }
 
-/* write_heads(messages, tokens, start, template, places): returns the sections before the body of each message from
-   `start` on, until one is not plain, or needs another template than the first. The template is a head, and `places`
-   says where the lock token and the numbers are in it, with 0 for what it does not have. */
+/* write_heads(messages, tokens, start, shape, template, places): returns the sections before the body of each message
+   from `start` on, until one is not plain or has another shape. The template is a head, and `places` says where the
+   lock token and the numbers are in it, with 0 for what it does not have. */
 static PyObject *write_heads(PyObject *module, PyObject *args) {
     PyObject *messages, *tokens;
     const uint8_t *template, *places;
     Py_ssize_t start, size, places_size;
-    int64_t field[sizeof slot_names / sizeof *slot_names], shape, first_shape = 0;
-    if (!PyArg_ParseTuple(args, "O!O!ny#y#", &PyList_Type, &messages, &PyList_Type, &tokens, &start, &template, &size,
-                          &places, &places_size))
+    int64_t field[sizeof slot_names / sizeof *slot_names], shape;
+    long long wanted;
+    if (!PyArg_ParseTuple(args, "O!O!nLy#y#", &PyList_Type, &messages, &PyList_Type, &tokens, &start, &wanted,
+                          &template, &size, &places, &places_size))
         return NULL;
     if (start < 0 || places_size != 1 + HEAD_NUMBERS)
         return PyErr_Format(PyExc_ValueError, "the places do not fit");
@@ -251,9 +246,8 @@ static PyObject *write_heads(PyObject *module, PyObject *args) {
     for (Py_ssize_t i = start; heads != NULL && i < PyList_GET_SIZE(messages) && i < PyList_GET_SIZE(tokens); i++) {
         PyObject *message = PyList_GET_ITEM(messages, i), *token = PyList_GET_ITEM(tokens, i);
         int has_token = PyBytes_CheckExact(token) && PyBytes_GET_SIZE(token) == 16;
-        if (!read_fields(message, field, &shape) || (i > start && shape != first_shape) || has_token != (places[0] > 0))
+        if (!read_fields(message, field, &shape) || shape != wanted || has_token != (places[0] > 0))
             break;
-        first_shape = shape;
         int has_properties = has_descriptor(START_OF(FIELD(message, BODY)), END_OF(FIELD(message, BODY)), PROPERTIES);
         PyObject *head = PyBytes_FromStringAndSize(NULL, size + (has_properties ? 0 : 4));
         if (append(heads, head) < 0)
@@ -270,8 +264,6 @@ static PyObject *write_heads(PyObject *module, PyObject *args) {
         Py_CLEAR(heads);
     return heads;
 }
-
-/* --- stored bodies -------------------------------------------------------------------------- */
 
 /* Returns the properties and application properties of a stored body. A section that is too long is left out, with what
    follows. */

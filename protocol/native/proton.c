@@ -23,11 +23,9 @@ static struct {
     PROTON_FUNCTIONS(PROTON_FIELD)
 } proton;
 
-/* set_proton(addresses): takes the addresses of Proton's functions by name. */
+/* set_proton(addresses): takes the addresses of Proton's functions by name, of a dictionary. */
 static PyObject *set_proton(PyObject *module, PyObject *addresses) {
     PyObject *address;
-    if (!PyDict_Check(addresses))
-        return PyErr_Format(PyExc_TypeError, "addresses are a dictionary");
 #define TAKE_ADDRESS(result, name, arguments)                                                                         \
     address = PyDict_GetItemString(addresses, "pn_" #name);                                                           \
     *(void **)&proton.name = address == NULL ? NULL : PyLong_AsVoidPtr(address);                                      \
@@ -146,13 +144,16 @@ static PyObject *send(PyObject *module, PyObject *args) {
     return PyLong_FromSsize_t(i);
 }
 
-/* pump(transport, links): returns the bytes that Proton has written, which are complete frames, whether it will write
-   nothing more, and the ranges of deliveries in them, see unsettle_transfers. */
+/* pump(transport, links, collector, handled): returns the bytes that Proton has written, which are complete frames,
+   whether it will write nothing more, the ranges of deliveries in them, see unsettle_transfers, and whether there is an
+   event. Events of other types than those in `handled` that are first in the queue are removed. */
 static PyObject *pump(PyObject *module, PyObject *args) {
-    void *transport;
+    void *transport, *collector, *event;
     PyObject *links;
-    ssize_t pending = 0;
-    if (!PyArg_ParseTuple(args, "O&O!", to_address, &transport, &PyDict_Type, &links))
+    const char *handled;
+    Py_ssize_t handled_count, pending = 0;
+    if (!PyArg_ParseTuple(args, "O&O!O&y#", to_address, &transport, &PyDict_Type, &links, to_address, &collector,
+                          &handled, &handled_count))
         return NULL;
     PyObject *output = PyBytes_FromStringAndSize(NULL, 0);
     while (output != NULL && (pending = proton.transport_pending(transport)) > 0) {
@@ -165,10 +166,16 @@ static PyObject *pump(PyObject *module, PyObject *args) {
     if (output == NULL)
         return NULL;
     /* Nobody else has the bytes yet, so they may be changed. */
-    PyObject *ranges = unsettle_transfers((uint8_t *)PyBytes_AS_STRING(output), (size_t)PyBytes_GET_SIZE(output), links);
-    if (ranges == NULL)
-        Py_CLEAR(output);
-    return ranges == NULL ? NULL : Py_BuildValue("(NNN)", output, PyBool_FromLong(pending < 0), ranges);
+    uint8_t *start = (uint8_t *)PyBytes_AS_STRING(output);
+    PyObject *ranges = unsettle_transfers(start, (size_t)PyBytes_GET_SIZE(output), links);
+    if (ranges == NULL) {
+        Py_DECREF(output);
+        return NULL;
+    }
+    while ((event = proton.collector_peek(collector)) != NULL &&
+           memchr(handled, proton.event_type(event), (size_t)handled_count) == NULL)
+        proton.collector_pop(collector);
+    return Py_BuildValue("(NNNN)", output, PyBool_FromLong(pending < 0), ranges, PyBool_FromLong(event != NULL));
 }
 
 PyMethodDef proton_methods[] = {{"set_proton", set_proton, METH_O, NULL},

@@ -34,7 +34,7 @@ def send(
     bodies: list[bytes],
     settled: bool,  # noqa: FBT001 -- as in the transfer itself
     endpoints: Endpoints,
-    pump: Callable[[], None],
+    pump: Callable[[], object],
 ) -> list[Delivery]:
     """Sends messages, see `Engine.send`. `pump` moves the bytes that Proton has written to the output."""
     if link.closed:
@@ -59,7 +59,9 @@ def send(
     return [] if settled else list(range(first, first + count))
 
 
-def _send_in_parts(link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], None]) -> None:
+def _send_in_parts(
+    link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], object]
+) -> None:
     """Sends a message so that Proton has only a part of it at a time."""
     pointer = link.pointer
     tag_memory = ffi.from_buffer(tag)

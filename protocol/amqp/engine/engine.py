@@ -32,7 +32,12 @@ from protocol.amqp.engine.outcomes import (
     set_condition,
 )
 from protocol.amqp.engine.proton_connection import create_proton, free_proton
-from protocol.amqp.engine.proton_events import ProtonEvents
+from protocol.amqp.engine.proton_events import (
+    ALL_EVENTS,
+    EVENTS,
+    EVENTS_WITH_FLOWS,
+    ProtonEvents,
+)
 from protocol.amqp.engine.proton_functions import address_of
 from protocol.amqp.engine.states import (
     ConnectionEvent,
@@ -120,6 +125,7 @@ class Engine:
         )
         self._transport = self._proton.transport
         self._transport_address = address_of(self._transport)
+        self._collector_address = address_of(self._proton.collector)
         self._skipped_input = False
         """The client has sent frames that Proton has not got. Proton must know that the client is not idle."""
         self._dispatch = ProtonEvents(
@@ -230,10 +236,11 @@ class Engine:
     def _collect_output(self) -> None:
         """Moves all output of Proton to the output, and handles the events that this causes."""
         while not self._lifecycle.is_lost:
-            self._pump()
             if self._dispatch.running:
+                self._pump()
                 break
-            if not self._dispatch.skip_events():
+            waits = self._endpoints.waiting_for_window
+            if not self._pump(EVENTS_WITH_FLOWS if waits else EVENTS):
                 break
             self._handle_events(local=True)
 
@@ -283,16 +290,20 @@ class Engine:
             piece = piece[taken:]
             taken = _push(self._transport, piece, len(piece))
 
-    def _pump(self) -> None:
-        """Moves the bytes that Proton has written to the output."""
+    def _pump(self, handled: bytes = ALL_EVENTS) -> bool:
+        """Moves the bytes that Proton has written to the output. Removes the first events if nothing is done for them,
+        because Proton makes some for every output. Returns whether there is another event."""
         senders = self._endpoints.senders
-        written, ended, sent = compiled.pump(self._transport_address, senders)
+        written, ended, sent, has_events = compiled.pump(
+            self._transport_address, senders, self._collector_address, handled
+        )
         if written:
             self._output.append(written)
         for key, first_id, last_id in sent:
             senders[key].record(first_id, last_id)
         if ended and not self._lifecycle.client_may_send:
             self._output_ended = True
+        return has_events
 
     def _free_ended(self) -> None:
         """Frees links and sessions that both sides have ended. Everything else has been written, so Proton now

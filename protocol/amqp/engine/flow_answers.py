@@ -62,7 +62,7 @@ class FlowAnswers:
         elif link not in self._drains:
             self._drains.append(link)
 
-    def write(self, pump: Callable[[], None]) -> None:
+    def write(self, pump: Callable[[], object]) -> None:
         """Writes all answers. `pump` moves the bytes that Proton has written to the output."""
         drains = self._drains.copy()
         self._drains.clear()
@@ -111,7 +111,7 @@ class FlowAnswers:
 
     def _write_flow(
         self,
-        pump: Callable[[], None],
+        pump: Callable[[], object],
         session: EngineSession,
         channel: int = 0,
         state: LinkFlow | None = None,

@@ -78,7 +78,6 @@ class ProtonEvents:
         self._is_azure_sdk = False
         """The client named its product, as Azure's own SDKs do. Known from its open on."""
         self._proton = proton
-        self._collector = proton.collector
         self._handler = handler
         self._error_info = {"container-id": container_id}
         # Proton closes a connection that it finds broken by itself, and puts this into the close.
@@ -136,17 +135,6 @@ class ProtonEvents:
                 act(self, context)
             else:
                 _pop_event(collector)
-
-    def skip_events(self) -> bool:
-        """Removes the first events if nothing is done for them: Proton makes some for every output. Nobody may wait for
-        flows of links. Returns whether there is another event."""
-        collector = self._collector
-        handled = self._HANDLED_WITH_FLOWS if self._endpoints.waiting_for_window else self._HANDLED
-        while event := _peek_event(collector):
-            if _event_type(event) in handled:
-                return True
-            _pop_event(collector)
-        return False
 
     def report_outcomes(self, action: Outcomes) -> None:
         """Calls the handler for the outcomes that a client sent."""
@@ -392,9 +380,13 @@ class ProtonEvents:
         lib.PN_TRANSPORT_ERROR: (lib.pn_event_transport, _transport_failed),
         lib.PN_TRANSPORT_TAIL_CLOSED: (lib.pn_event_transport, _tail_closed),
     }
-    _HANDLED = frozenset((lib.PN_DELIVERY, *_ACTIONS))
-    """The types of events for which something is done, besides link flows."""
-    _HANDLED_WITH_FLOWS = frozenset((lib.PN_LINK_FLOW, *_HANDLED))
+
+
+EVENTS = bytes((lib.PN_DELIVERY, *ProtonEvents._ACTIONS))  # noqa: SLF001 -- the table of this module
+"""The types of events for which something is done."""
+EVENTS_WITH_FLOWS = bytes((lib.PN_LINK_FLOW, *EVENTS))
+"""The same if a link waits for the session window."""
+ALL_EVENTS = bytes(range(256))
 
 
 def _joined(groups: list[OutcomeGroup]) -> list[OutcomeGroup]:

@@ -38,7 +38,8 @@ class ReceivedDeliveries:
 
     def settle(self, numbers: Sequence[int | None], code: int) -> None:
         """Settles deliveries with an outcome that has no fields, or with none if the code is 0."""
-        compiled.settle(self.unsettled, list(numbers), code)
+        numbers = numbers if isinstance(numbers, list) else list(numbers)
+        compiled.settle(self.unsettled, numbers, code)
 
     def forget(self, numbers: Sequence[int | None]) -> list[int]:
         """Forgets deliveries that the caller settles, and returns their addresses."""

@@ -76,17 +76,18 @@ class SentSession:
     def take(self, first_id: int, last_id: int, code: int, *, settled: bool) -> list[OutcomeGroup]:
         """Returns the deliveries of a disposition, in the order of their ids. Settled ones are forgotten."""
         first = self.newest - ((self.newest - first_id) & SERIAL_MASK)
-        last = self.last_run
-        if first_id == last_id and last is not None and last.first <= first:  # as below, for one
-            number = first - last.first + last.first_number
-            unsettled = last.deliveries.unsettled
-            if number not in unsettled:
-                return []
-            if settled:
-                unsettled.remove(number)
-                last.unsettled_count -= 1
-            return [(last.deliveries, [number], code, settled)]
         end = first + ((last_id - first_id) & SERIAL_MASK) + 1
+        last = self.last_run
+        if last is not None and last.first <= first and end <= last.end:
+            # As below, for what nearly every disposition is: some of the last deliveries.
+            before = last.first_number - last.first
+            numbers = list(range(first + before, end + before))
+            unsettled = last.deliveries.unsettled
+            if unsettled.issuperset(numbers):
+                if settled:
+                    unsettled.difference_update(numbers)
+                    last.unsettled_count -= end - first
+                return [(last.deliveries, numbers, code, settled)]
         groups: list[OutcomeGroup] = []
         runs = self.runs
         index = len(runs) - 1

@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.amqp.engine.proton_events import ALL_EVENTS, EVENTS, EVENTS_WITH_FLOWS
 from protocol.codec import ULong
 from protocol.native.compiled import pump, read_dispositions, skip_transfers
-from tests.protocol.native.written import MASK, Written, transfer
+from tests.protocol.native.written import (
+    DELIVERY,
+    FLOW,
+    HANDLED,
+    MASK,
+    NO_EVENTS,
+    UNHANDLED,
+    Written,
+    transfer,
+)
 from tests.support.amqp_frames import (
     accepted,
     begin_frame,
@@ -39,7 +49,7 @@ def test_transfers_of_registered_links_are_unsettled(piece_bytes):
         ]
     )
     with Written(output, piece_bytes) as transport:
-        changed, ended, runs = pump(transport, {1: None})
+        changed, ended, runs, _ = pump(transport, {1: None}, NO_EVENTS, b"")
     assert not ended
     assert [False, True, True, False] == [
         frame[4] for frame in frames(changed) if frame.name == "transfer"
@@ -55,14 +65,25 @@ def test_deliveries_with_consecutive_ids_are_one_run():
     written = [(1, MASK - 1), (1, MASK), (1, MASK), (1, 0), (3, 1), (2, 1), (2, 2), (2, 2), (1, 2)]
     written += [(1, 5), (1, 6)]
     with Written(b"".join(transfer(0, *each) for each in written)) as transport:
-        _, _, runs = pump(transport, {1: None, 2: None})
+        _, _, runs, _ = pump(transport, {1: None, 2: None}, NO_EVENTS, b"")
     assert [(1, MASK - 1, 0), (2, 1, 2), (1, 2, 2), (1, 5, 6)] == runs
+
+
+@pytest.mark.parametrize("stays", [EVENTS, EVENTS_WITH_FLOWS, ALL_EVENTS])
+@given(events=st.lists(st.sampled_from([DELIVERY, FLOW, HANDLED, *UNHANDLED])))
+def test_events_that_nobody_handles_are_skipped(stays, events):
+    """Up to the first that somebody handles. Nobody may wait for flows of links."""
+    first = next((place for place, one in enumerate(events) if one in stays), len(events))
+    with Written(b"", events=events) as transport:
+        *_, has_events = pump(transport, {}, NO_EVENTS, stays)
+        assert (first < len(events)) is has_events
+        assert events[first:] == Written.events
 
 
 def test_output_without_registered_links_is_not_read():
     """There may be anything in it."""
     with Written(b"anything") as transport:
-        assert (b"anything", False, []) == pump(transport, {})
+        assert (b"anything", False, [], False) == pump(transport, {}, NO_EVENTS, b"")
 
 
 @given(st.binary(max_size=80), st.integers(0, 60), st.integers(0, 255))
@@ -72,7 +93,7 @@ def test_strange_output_is_an_error_or_stays(junk, position, value):
     output[position % len(output)] = value
     with Written(bytes(output)) as transport:
         try:
-            changed, _, _ = pump(transport, {1: None})
+            changed, _, _, _ = pump(transport, {1: None}, NO_EVENTS, b"")
         except (TypeError, ValueError):
             return
     assert len(output) == len(changed)

@@ -10,7 +10,7 @@ from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
 from protocol.codec.message_reader import Reader
 from protocol.codec.section_reader import read_any
-from protocol.codec.section_writer import encode_any, encode_deliveries
+from protocol.codec.section_writer import _shape_of, encode_any, encode_deliveries
 from protocol.native import compiled
 from tests.support.amqp_messages import NOW_MS, TOKEN
 
@@ -204,11 +204,11 @@ def test_what_is_not_bytes_is_an_error():
     with pytest.raises(TypeError):
         compiled.give_ids([object()], b"0" * 16, 1)  # type: ignore[list-item]
     with pytest.raises(ValueError):
-        compiled.write_heads([], [], 0, b"", b"")
+        compiled.write_heads([], [], 0, 0, b"", b"")
     with pytest.raises(ValueError):
-        compiled.write_heads([], [], -1, b"", bytes(7))
+        compiled.write_heads([], [], -1, 0, b"", bytes(7))
     with pytest.raises(TypeError):
-        compiled.write_heads((), (), 0, b"", bytes(7))  # type: ignore[arg-type]
+        compiled.write_heads((), (), 0, 0, b"", bytes(7))  # type: ignore[arg-type]
 
 
 moments = st.sampled_from([0, 1, NOW_MS])
@@ -230,6 +230,7 @@ def stored(draw):
 
 
 tokens = st.sampled_from([None, TOKEN])
+SHAPE = _shape_of(Message(b""))
 
 
 @given(
@@ -253,7 +254,9 @@ def test_messages_are_written_as_the_codec_writes_each(messages, until_ms, from_
 def test_places_behind_the_end_of_a_template_are_ignored():
     """And nothing is written there."""
     places = bytes((200, 4, 5, 6, 7, 8, 250))
-    (head,) = compiled.write_heads([Message(b"\x00\x53\x73\x45")], [TOKEN], 0, b"template", places)
+    (head,) = compiled.write_heads(
+        [Message(b"\x00\x53\x73\x45")], [TOKEN], 0, SHAPE, b"template", places
+    )
     assert b"temp" == head[:4]
     assert 8 == len(head)
 
@@ -265,11 +268,15 @@ def test_an_unusual_message_is_left_to_the_codec():
     durable = Message(b"", header=1)
     for other in (annotated, absent, durable):
         messages = [plain, plain, other, plain]
-        assert 2 == len(compiled.write_heads(messages, [None] * 4, 0, b"head", bytes(7)))
-        assert 1 == len(compiled.write_heads(messages, [None] * 4, 3, b"head", bytes(7)))
-    assert [] == compiled.write_heads([plain], [None], 1, b"head", bytes(7))
-    assert [] == compiled.write_heads([plain], [None], 0, b"head", bytes((1, 0, 0, 0, 0, 0, 0)))
-    assert [] == compiled.write_heads([plain], [b"short"], 0, b"head", bytes((1, 0, 0, 0, 0, 0, 0)))
+        assert 2 == len(compiled.write_heads(messages, [None] * 4, 0, SHAPE, b"head", bytes(7)))
+        assert 1 == len(compiled.write_heads(messages, [None] * 4, 3, SHAPE, b"head", bytes(7)))
+    assert [] == compiled.write_heads([plain], [None], 1, SHAPE, b"head", bytes(7))
+    assert [] == compiled.write_heads(
+        [plain], [None], 0, SHAPE, b"head", bytes((1, 0, 0, 0, 0, 0, 0))
+    )
+    assert [] == compiled.write_heads(
+        [plain], [b"short"], 0, SHAPE, b"head", bytes((1, 0, 0, 0, 0, 0, 0))
+    )
 
 
 @given(messages())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from cproton_ffi import ffi
+from cproton_ffi import ffi, lib
 
 from protocol.amqp.engine import proton_functions
 from protocol.amqp.frames.performatives import frame_of
@@ -12,9 +12,15 @@ from protocol.codec import UInt, encode
 from protocol.native import compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
 MASK = 0xFFFFFFFF
+NO_EVENTS = 1
+"""The address of a collector. What is in it is given to `Written`."""
+DELIVERY, FLOW, HANDLED = lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_LINK_REMOTE_OPEN
+UNHANDLED = (lib.PN_TRANSPORT, lib.PN_LINK_LOCAL_OPEN, 200)
+"""Types of events. The last does not exist."""
 
 
 def transfer(channel: int, handle: int, delivery_id: int, payload: bytes = b"x") -> bytes:
@@ -24,14 +30,29 @@ def transfer(channel: int, handle: int, delivery_id: int, payload: bytes = b"x")
 
 
 class Written:
-    """Stands in for a transport whose output is given. Only `compiled.pump` may be called with it."""
+    """Stands in for a transport whose output is given, and a collector. Only `compiled.pump` may be called with it."""
 
-    def __init__(self, output: bytes, piece_bytes: int = 1 << 20) -> None:
+    events: ClassVar[list[int]] = []
+
+    def __init__(
+        self, output: bytes, piece_bytes: int = 1 << 20, events: Sequence[int] = ()
+    ) -> None:
+        Written.events = list(events)
+        self._first = ffi.callback("void *(void *)", self._first_event)
+        self._pop_event = ffi.callback("bool(void *)", self._popped_event)
+        self._type = ffi.callback("int(void *)", lambda _: self.events[0])
         self._output = output
         self._piece_bytes = piece_bytes
         self._pending = ffi.callback("ssize_t(void *)", self._piece_size)
         self._peek = ffi.callback("ssize_t(void *, char *, size_t)", self._peeked)
         self._pop = ffi.callback("void(void *, size_t)", self._popped)
+
+    def _first_event(self, _: Any) -> Any:
+        return ffi.cast("void *", 1 if self.events else 0)
+
+    def _popped_event(self, _: Any) -> bool:
+        del self.events[0]
+        return bool(self.events)
 
     def _piece_size(self, _: Any) -> int:
         return min(len(self._output), self._piece_bytes)
@@ -46,6 +67,9 @@ class Written:
 
     def __enter__(self) -> int:
         functions = proton_functions.addresses() | {
+            "pn_collector_peek": proton_functions.address_of(self._first),
+            "pn_collector_pop": proton_functions.address_of(self._pop_event),
+            "pn_event_type": proton_functions.address_of(self._type),
             "pn_transport_pending": proton_functions.address_of(self._pending),
             "pn_transport_peek": proton_functions.address_of(self._peek),
             "pn_transport_pop": proton_functions.address_of(self._pop),
