@@ -72,10 +72,13 @@ def store_copies(
     Does for each queue what `enqueue` does. A message to thousands of subscriptions is added in one piece, and others
     wait for it, so this is done in one loop, and rows are made from columns."""
     size = message.size
-    expires = message.time_to_live_ms is not None
     copies: list[Message] = []
     numbers: list[int] = []
     message.enqueued_time_ms = now_ms
+    limit_ms = queues[0].default_time_to_live_ms
+    expire_alike = all(queue.default_time_to_live_ms == limit_ms for queue in queues)
+    if expire_alike:
+        _limit_time_to_live(message, limit_ms, now_ms)  # the copies get its times
     copy = message
     for message_id, queue in enumerate(queues, first_id):
         if message_id > first_id:
@@ -92,17 +95,16 @@ def store_copies(
         queue.dispatcher.touch()
         copies.append(copy)
         numbers.append(number)
-        if queue.default_time_to_live_ms < UNLIMITED_MS:
-            expires = True
     context = queues[0].context
     context.payloads.add_messages(len(copies))
     if context.payloads.over_budget:
         context.arrived += copies
-    if expires:
+    if not expire_alike:
         for copy, queue in zip(copies, queues, strict=True):
-            if copy.time_to_live_ms is not None or queue.default_time_to_live_ms < UNLIMITED_MS:
-                _set_expiry(queue, (copy,), now_ms)
+            _set_expiry(queue, (copy,), now_ms)
         return rows_of(copies)
+    if message.expires_at_ms:
+        watch_expiry(context.deadlines, copies)
     return rows_of_copies(message, first_id, [queue.entity_id for queue in queues], numbers)
 
 
@@ -207,17 +209,24 @@ def _enter(
 
 
 def _set_expiry(queue: Queue, messages: Sequence[Message], now_ms: int) -> None:
-    """Set when messages expire: after the shorter time to live of the message and the queue.
-    The message shows the shorter one."""
+    """Set when messages expire, and add the deadlines."""
     limit_ms = queue.default_time_to_live_ms
     for message in messages:
-        live_ms = message.time_to_live_ms
-        if live_ms is None or live_ms > limit_ms:
-            message.time_to_live_ms = live_ms = limit_ms
-        message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
+        _limit_time_to_live(message, limit_ms, now_ms)
     watch_expiry(
         queue.context.deadlines, [message for message in messages if message.expires_at_ms]
     )
+
+
+def _limit_time_to_live(message: Message, limit_ms: int, now_ms: int) -> None:
+    """Set when a message expires: after the shorter time to live of the message and its queue. The message shows the
+    shorter one. If neither has one, nothing is set."""
+    live_ms = message.time_to_live_ms
+    if live_ms is None and limit_ms >= UNLIMITED_MS:
+        return
+    if live_ms is None or live_ms > limit_ms:
+        message.time_to_live_ms = live_ms = limit_ms
+    message.expires_at_ms = now_ms + live_ms if live_ms < UNLIMITED_MS else 0
 
 
 def _have_one_expiry(messages: Sequence[Message]) -> bool:

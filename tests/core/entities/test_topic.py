@@ -29,6 +29,7 @@ from broker.core.contract.errors import (
 )
 from broker.core.contract.settlement_values import COMPLETE
 from broker.core.messages.message_rows import rows_of
+from broker.core.queues.deadlines import Due
 from config.model.definitions import (
     UNLIMITED_MS,
     CorrelationFilter,
@@ -383,12 +384,15 @@ def test_one_message_is_deleted_from_one_subscription_only():
 
 
 @pytest.mark.parametrize("time_to_live_ms", [None, 5_000])
-@pytest.mark.parametrize("queue_time_to_live_ms", [UNLIMITED_MS, 3_000])
-def test_copies_are_recorded_as_they_are_in_their_queues(time_to_live_ms, queue_time_to_live_ms):
-    """The rows of copies are made without looking at each copy, unless copies expire."""
-    limited = SubscriptionDefinition(default_time_to_live_ms=queue_time_to_live_ms)
-    plain = {f"s{number}": SubscriptionDefinition() for number in range(3)}
-    dialogue = topic_book(limited=limited, **plain)
+@pytest.mark.parametrize("limit_ms", [UNLIMITED_MS, 3_000])
+@pytest.mark.parametrize("limit_of_others_ms", [UNLIMITED_MS, 3_000, 7_000])
+def test_copies_are_recorded_as_they_are_in_their_queues(
+    time_to_live_ms, limit_ms, limit_of_others_ms
+):
+    """The rows of copies are made without looking at each copy, unless copies expire at different times."""
+    limited = SubscriptionDefinition(default_time_to_live_ms=limit_ms)
+    other = SubscriptionDefinition(default_time_to_live_ms=limit_of_others_ms)
+    dialogue = topic_book(limited=limited, **{f"s{number}": other for number in range(3)})
     sent = [message(f"{number}", time_to_live_ms=time_to_live_ms) for number in range(3)]
     sent[1].header = 77
     (record,) = dialogue.run(send(*sent)).records
@@ -403,5 +407,9 @@ def test_copies_are_recorded_as_they_are_in_their_queues(time_to_live_ms, queue_
     assert sum(queue.size_bytes for queue in queues) == queues[0].usage.size_bytes
     assert [{one.payload_id for one in record.rows}] == [{one[0] for one in record.payloads}]
     deadlines = dialogue.namespace.context.deadlines
-    ends = sorted(copy.expires_at_ms for queue in queues for copy in queue.index.walk())
-    assert (next((at_ms for at_ms in ends if at_ms), None)) == deadlines.earliest_ms()
+    for queue in queues:
+        lives_ms = min(time_to_live_ms or UNLIMITED_MS, queue.default_time_to_live_ms)
+        ends_ms = dialogue.now_ms + lives_ms if lives_ms < UNLIMITED_MS else 0
+        for copy in queue.index.walk():
+            assert ends_ms == copy.expires_at_ms
+            assert bool(ends_ms) == deadlines.has(Due.TIME_TO_LIVE, ends_ms, copy)
