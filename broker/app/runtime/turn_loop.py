@@ -53,6 +53,9 @@ RELEASE_POLL_S = 0.01
 COMMIT_POLL_S = 0.002
 """How soon to check again if something is due during a commit."""
 
+REPLACED_TEXT = "The broker started again, or the namespace was replaced or deleted; try again at once."
+"""The refusal of a command whose namespace does not exist any more."""
+
 
 class TurnLoop:
     """Runs all commands of all namespaces, in order."""
@@ -133,8 +136,8 @@ class TurnLoop:
 
     def run_waiting(self) -> None:
         """Runs the commands that have come so far, before the clock is moved, a namespace is copied or the broker
-        stops."""
-        if self._inbox:
+        stops. Takes as many turns as they need. Parts of commands with much work may remain."""
+        while self._inbox and not self._suspended:
             self._must_run = True
             self._run()
 
@@ -154,6 +157,8 @@ class TurnLoop:
         def run(compiled: Command) -> None:
             if self._is_current(namespace):
                 self.submit(namespace, compiled)
+            else:
+                refuse(compiled, REPLACED_TEXT)
 
         return self._rule_compiler is not None and self._rule_compiler.start(command, run)
 
@@ -302,7 +307,8 @@ class TurnLoop:
         probably come since then, and a commit for them costs as much as many looks."""
         count = len(self._inbox)
         if (
-            self._gathered_count < count < GATHERED_MAX
+            self._must_run
+            and self._gathered_count < count < GATHERED_MAX
             and count > 1
             and self._committer is not None
             and self._committer.takes_time
@@ -344,7 +350,7 @@ class TurnLoop:
         while inbox:
             namespace, command = inbox.popleft()
             if namespaces.get(namespace.name) is not namespace:  # see `_is_current`
-                refuse(command, "The broker started again; try again at once.")
+                refuse(command, REPLACED_TEXT)
                 continue
             if held and self.held.takes(namespace, command):
                 continue

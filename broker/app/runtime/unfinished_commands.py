@@ -40,8 +40,8 @@ class UnfinishedCommands:
         self._stopwatch_s = stopwatch_s
         self._committer: Committer | None = None
         self.by_peer: dict[Peer, deque[tuple[Namespace, Command]]] = {}
-        """Commands that have been done in part, and later commands of the same peers, in order. The turn loop and its
-        held namespaces use this dict, too."""
+        """Commands that have been done in part, and later commands of the same peers, in order: at least one for each
+        peer. The turn loop and its held namespaces use this dict, too."""
         self._part_due_s = 0.0
         """From this time on one part is done even if the store is loaded. Other clients may keep the
         store loaded for as long as they like."""
@@ -65,7 +65,7 @@ class UnfinishedCommands:
             if peer in self.by_peer:
                 if isinstance(command, Detach):
                     self._withdraw_credit(namespace, command.peers, now_ms, turn)
-                self.by_peer[peer].append((namespace, command))
+                self.by_peer.setdefault(peer, deque()).append((namespace, command))
                 return True
         return False
 
@@ -75,9 +75,10 @@ class UnfinishedCommands:
         """Delivers no more messages to detached links while their unfinished commands are done: each message
         would count as a failed delivery."""
         for peer in peers:
-            if peer in self.by_peer:
-                left = self.by_peer[peer]
-                self.by_peer[peer] = deque(one for one in left if type(one[1]) is not Credit)
+            waiting = self.by_peer.pop(peer, ())
+            left = deque(one for one in waiting if type(one[1]) is not Credit)
+            if left:
+                self.by_peer[peer] = left
             namespace.apply(Credit(peer, 0), now_ms, turn)
 
     @property

@@ -145,8 +145,11 @@ async def test_a_failure_in_the_thread_is_reported_to_the_client(loop, monkeypat
         await loop.ask(AddRule, SUBSCRIPTION, RuleDefinition("r", SqlFilter(LONG)))
 
 
-async def test_a_rule_for_a_namespace_that_was_given_up_meanwhile_is_not_applied(loop, monkeypatch):
-    """After a start from the store, what was asked of the namespace before would corrupt it."""
+@pytest.mark.parametrize(("starts_again", "text"), [(True, "starting again"), (False, "replaced")])
+async def test_a_rule_for_a_namespace_that_was_replaced_meanwhile_is_refused(
+    loop, monkeypatch, starts_again, text
+):
+    """Another namespace of this name may have other entities. Somebody waits for the answer."""
     begun, go_on = threading.Event(), threading.Event()
 
     def waiting(rule: RuleDefinition, limits: Any) -> Any:
@@ -160,9 +163,10 @@ async def test_a_rule_for_a_namespace_that_was_given_up_meanwhile_is_not_applied
     )
     await asyncio.to_thread(begun.wait, 20)
     loop.namespaces["ns"] = CoreDialogue(entities={}, attach=False).namespace
-    loop.turns.drop("The broker is starting again.")
+    if starts_again:
+        loop.turns.drop("The broker is starting again.")
     go_on.set()
-    with pytest.raises(BrokerError, match="starting again"):
+    with pytest.raises(BrokerError, match=text):
         await asking
     loop.compiler.close()  # the thread has finished, and handed over what it made
     with pytest.raises(BrokerError, match="started again"):

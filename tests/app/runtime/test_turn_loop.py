@@ -248,9 +248,21 @@ class StoppedWatch(Clock):
         return self.watch_s
 
 
+_FAILURES: list[Exception] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_turn_fails():
+    """A turn that fails is reported in a callback of the event loop, where it would fail no test."""
+    _FAILURES.clear()
+    yield
+    assert not _FAILURES
+
+
 def _wide_loop(clock: Clock | None = None) -> tuple[TurnLoop, WideNamespace, LoadedCommitter]:
     namespace, committer = WideNamespace(), LoadedCommitter()
-    turns = TurnLoop({"one": namespace}, clock or StoppedWatch(), lambda _: None, print)  # type: ignore[dict-item]
+    watch = clock or StoppedWatch()
+    turns = TurnLoop({"one": namespace}, watch, lambda _: None, _FAILURES.append)  # type: ignore[dict-item]
     turns.attach(committer)  # type: ignore[arg-type]
     return turns, namespace, committer
 
@@ -390,18 +402,41 @@ async def test_peers_with_parts_left_take_turns_and_who_leaves_waits_for_all_of_
     assert [*sent, ("-", "Detach")] == namespace.done
 
 
+async def test_who_leaves_may_have_given_credit_after_its_last_part():
+    """Nothing is left of its link, and its connection waits for the parts of another link."""
+    clock = StoppedWatch()
+    turns, namespace, committer = _wide_loop(clock)
+    one: Any = namespace
+    turns.submit(one, _send("x", 1, 2, 3))
+    turns.submit(one, _send("y", 1, 2))
+    turns.submit(one, Credit("y", 100))  # type: ignore[arg-type]
+    await _passes()
+    while ("y", 2) not in namespace.done:
+        clock.watch_s += PART_INTERVAL_S
+        turns.release([])
+        await _passes()
+    turns.submit(one, Detach(["x", "y"], connection_lost=True))  # type: ignore[list-item]
+    await _passes()
+    assert {"x": 0, "y": 0} == namespace.limits
+    committer.is_loaded = False
+    turns.release([])
+    await _passes()
+    assert [("x", 3), ("-", "Detach")] == namespace.done[4:]
+
+
+class SlowClock(Clock):
+    """Each look at its stopwatch takes as long as a turn may take."""
+
+    watch_s = 0.0
+
+    def stopwatch_s(self) -> float:
+        self.watch_s += TURN_S
+        return self.watch_s
+
+
 async def test_a_turn_ends_when_its_time_is_over_and_the_rest_follows_in_order():
     """Between two turns others are read, answered and written to."""
-
-    class SlowClock(Clock):
-        watch_s = 0.0
-
-        def stopwatch_s(self) -> float:
-            self.watch_s += TURN_S
-            return self.watch_s
-
-    namespace = WideNamespace()
-    turns = TurnLoop({"one": namespace}, SlowClock(), lambda _: None, print)  # type: ignore[dict-item]
+    turns, namespace, _ = _wide_loop(SlowClock())
     one: Any = namespace
     for number in range(6):
         turns.submit(one, _send("p", number))
@@ -522,6 +557,17 @@ async def test_what_has_come_runs_before_the_clock_is_moved_or_a_namespace_is_he
     turns.submit(one, _send("b", 1))
     await _passes()
     assert [("-", "Settle"), ("-", "Settle")] == namespace.done
+
+
+async def test_all_that_has_come_runs_before_the_clock_is_moved_however_long_it_takes():
+    """A single turn would end before that."""
+    turns, namespace, committer = _wide_loop(SlowClock())
+    one: Any = namespace
+    for number in range(6):
+        turns.submit(one, _send("p", number))
+    turns.run_waiting()
+    assert [("p", number) for number in range(6)] == namespace.done
+    assert committer.submitted > 1
 
 
 async def test_what_nobody_waits_for_waits_while_commands_are_suspended():
