@@ -8,6 +8,7 @@ if another program has taken the space.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import MessagesStored, SessionStateSet
@@ -143,7 +144,8 @@ class FreeSpace:
 
     def reserve(self) -> None:
         """Reserves space for completing messages, if there is enough."""
-        self._reserve.reserve()
+        with suppress(OSError):  # the disk cannot be asked now; `measure_room` asks again
+            self._reserve.reserve()
 
     def release_reserve(self) -> None:
         """The disk is full: deleting messages and copying the log get the space of the reserve."""

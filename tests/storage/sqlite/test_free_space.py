@@ -182,6 +182,21 @@ def test_messages_can_be_completed_if_another_program_takes_the_reserve(
         assert [] == message_ids(store)
 
 
+def test_what_a_killed_broker_has_left_of_its_reserve_is_completed(tmp_path):
+    """An empty file would free nothing when the disk is full."""
+    with small_disk(tmp_path, 64 << 20):
+        (tmp_path / "peeklock.db.reserve").touch()
+        store = SqliteStore(tmp_path / "peeklock.db")
+        store.open()
+        for number in range(2, 400):
+            store.commit([message(number, 2_000)])
+        take_all(store)
+        copies = [row(number, payload_id=2) for number in range(1_000, 6_000)]
+        store.commit([MessagesStored(copies, ()), MessagesDeleted(range(2, 400), [])])
+        assert [copy.id for copy in copies] == message_ids(store)
+        store.close()
+
+
 def test_what_a_failed_commit_has_left_in_the_log_is_not_read_again(tmp_path):
     """The log keeps its length, and has zeros instead."""
     with store_on_small_disk(tmp_path, 16 << 20) as store:
@@ -306,6 +321,19 @@ def test_a_disk_that_cannot_be_asked_for_its_room_takes_messages(sqlite, monkeyp
     sqlite.commit([stored([2])])
     monkeypatch.undo()
     assert [1, 2] == message_ids(sqlite)
+
+
+def test_a_store_on_a_disk_that_cannot_be_asked_for_its_room_is_opened(tmp_path, monkeypatch):
+    """The reserve is created when the disk can be asked."""
+    monkeypatch.setattr(os, "statvfs", lambda path: (path / "missing").stat())
+    store = SqliteStore(tmp_path / "peeklock.db")
+    store.open()
+    assert store.measure_room()
+    assert not store._space.reserved_bytes
+    monkeypatch.undo()
+    assert store.measure_room()
+    assert store._space.reserved_bytes
+    store.close()
 
 
 def test_a_commit_of_most_of_the_free_space_is_refused(tmp_path, monkeypatch):
