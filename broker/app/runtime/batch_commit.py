@@ -73,17 +73,12 @@ class BatchCommit:
         self._watching: tuple[asyncio.AbstractEventLoop, int] | None = None
         """The event loop, and the descriptor of background commits that it watches."""
 
-    def takes_no_time(self, batch: Turn) -> bool:
-        """Returns whether the commit of a batch takes no time, because it writes nothing or the store is in memory."""
-        return not batch.records or self.thread is None
-
-    def is_quick(self, batch: Turn) -> bool:
-        """Returns whether the store commits a batch as small as this so quickly that the event loop can wait for it."""
-        return self._store.commits_inline and self._policy.allows(batch)
-
     def may_be_inline(self, batch: Turn) -> bool:
-        """Returns whether the event loop should commit a batch itself."""
-        return self.takes_no_time(batch) or self.is_quick(batch)
+        """Returns whether the event loop should commit a batch itself: the batch writes nothing, the store is in memory, or
+        the store commits so little so quickly that the event loop can wait for it."""
+        if not batch.records or self.thread is None:
+            return True
+        return self._store.commits_inline and self._policy.allows(batch)
 
     def commit_inline(self, batch: Turn, preparation: Preparation | None = None) -> float:
         """Commits on the event loop. If the kernel writes in the background, the answers are prepared meanwhile. Returns

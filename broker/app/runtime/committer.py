@@ -1,12 +1,11 @@
 """Group commit: answers wait until their turn is durable.
 
 While a commit runs, the next turns wait, and then they are committed together. There is no await per message. Effects
-that do not depend on what is not durable yet leave at once (`uncommitted_turns.py`). A small turn without effects waits
-for the next one, because nobody waits for it, and on a slow disk the next one would wait for its commit. The size of a
-batch is limited, so that no turn waits long for the commit before its own. Batches are committed and released in order,
-one at a time, on the event loop or beside it (`batch_commit.py`). An answer leaves only after its commit has returned,
-whichever way it was committed. If several processes share the store, it leaves only while this one certainly owns the
-store (`ownership_lease.py`).
+that do not depend on what is not durable yet leave at once (`uncommitted_turns.py`). The size of a batch is limited, so
+that no turn waits long for the commit before its own. Batches are committed and released in order, one at a time, on the
+event loop or beside it (`batch_commit.py`). An answer leaves only after its commit has returned, whichever way it was
+committed. If several processes share the store, it leaves only while this one certainly owns the store
+(`ownership_lease.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from broker.app.runtime.batch_commit import BatchCommit
-from broker.app.runtime.inline_commit_policy import SMALL_WEIGHT, is_small
 from broker.app.runtime.postponed_work import PostponedWork
 from broker.app.runtime.store_maintenance import StoreMaintenance
 from broker.app.runtime.uncommitted_turns import INDEPENDENT, UncommittedTurns
@@ -39,8 +37,6 @@ BATCH_WEIGHT = 4_096
 """The limit of rows and effects in a batch of turns: some twenty milliseconds of commit."""
 LOADED_WEIGHT = 1_024
 """If more than this waits for the store, long work should wait as well: see `is_loaded`."""
-UNAWAITED_S = 0.005
-"""How long a small turn without effects waits for a later turn, to be committed with it."""
 
 
 class _Batch(NamedTuple):
@@ -78,11 +74,9 @@ class Committer:
         self._postponed = PostponedWork(store, lambda: self.idle, self._start)
         self._maintenance = StoreMaintenance(store)
         self._waiting: deque[tuple[Turn, int]] = deque()
-        """Turns and their weights. If no commit is running, nobody waits for them."""
+        """Turns and their weights. They wait for the commit that is running."""
         self._uncommitted = UncommittedTurns()
         """The waiting turns, and those that are being committed beside the event loop."""
-        self._timer: asyncio.TimerHandle | None = None
-        """Ends the wait of turns that nobody waits for."""
         self._waiting_weight = 0
         self._running_weight = 0
         """The weight of the batch that is being committed."""
@@ -113,29 +107,12 @@ class Committer:
             return  # it depends on records that were not stored
         try:
             is_free = self._begun is None and self._task is None and not self._is_inside_submit
-            has_to_wait = bool(turn.records or self._waiting) or not is_free
-            if has_to_wait and turn.effects and self.takes_time:
+            if turn.effects and (turn.records or not is_free) and self.takes_time:
                 self._release_early(turn)
-            is_awaited = bool(turn.effects) or self._commit.takes_no_time(turn)
-            if is_free and is_awaited and not self._waiting and self._may_be_inline(turn):
+            if is_free and self._may_be_inline(turn):
                 self._commit_at_once(turn)
                 return
             self._wait(turn)
-            if (
-                is_free
-                and not is_awaited
-                and self._waiting_weight <= SMALL_WEIGHT
-                and is_small(turn)
-            ):
-                if self._timer is None:
-                    loop = asyncio.get_running_loop()
-                    self._timer = loop.call_later(UNAWAITED_S, self._commit_unawaited)
-                return
-            if is_free and self._is_certain and self._commit.is_quick(turn):
-                batch = self._next_batch()
-                self._uncommitted.remove(batch.turn_count)  # no turn comes during the commit
-                self._commit_at_once(batch.turn)
-                return
         except Exception as error:  # noqa: BLE001 -- a later turn may not be stored without this one
             self._fail(error)
             return
@@ -191,8 +168,6 @@ class Committer:
     async def settle(self) -> None:
         """Waits until everything submitted so far is durable and released. Does not wait for later
         turns: under load there are always some."""
-        if self._waiting:
-            self._start()
         if self._is_committing:
             settled = asyncio.get_running_loop().create_future()
             self._settling.append((self._submitted, settled))
@@ -252,12 +227,6 @@ class Committer:
             self._start()
         else:
             self._maintenance.start_if_due()
-
-    def _commit_unawaited(self) -> None:
-        """Commits turns that have waited for a later one long enough."""
-        self._timer = None
-        if self._waiting and not self._is_inside_submit:
-            self._start()
 
     def _start(self) -> None:
         """Begins to commit the next batch, unless a commit is running."""

@@ -37,7 +37,8 @@ class ConnectionOutput:
 
     def __init__(self) -> None:
         self._touched: dict[OutputConnection, bool] = {}
-        """Whether all output of the connection is prepared. A dict keeps the order, so that a simulation can repeat a run."""
+        """Whether all output of the connection is prepared. The order of a dict is the same in every run, unlike that of a
+        set, so that a simulation can repeat a run."""
 
     def touch(self, connection: OutputConnection) -> None:
         """A connection has something to write."""

@@ -53,7 +53,9 @@ RELEASE_POLL_S = 0.01
 COMMIT_POLL_S = 0.002
 """How soon to check again if something is due during a commit."""
 
-REPLACED_TEXT = "The broker started again, or the namespace was replaced or deleted; try again at once."
+REPLACED_TEXT = (
+    "The broker started again, or the namespace was replaced or deleted; try again at once."
+)
 """The refusal of a command whose namespace does not exist any more."""
 
 
