@@ -93,7 +93,7 @@ def _through(case: str) -> Bound:
         SQLITE,
         P50,
         lambda of: of(case, MEMORY, P50) + 2.5 * of(case, SQLITE, "append_p50_us"),
-        "p50 ≤ memory + 2.5 x the append",
+        "p50 ≤ memory + 2.5 x an append after a pause",
     )
 
 

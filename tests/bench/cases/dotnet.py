@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tests.bench import observe
 from tests.bench.cases.setting import in_turns
-from tests.bench.cases.single import bare_append, median_of
+from tests.bench.cases.single import SDK_PAUSE_S, bare_append, median_of
 from tests.bench.roles import percentiles_us
 from tests.bench.rows import Row
 from tests.bench.systems import MEMORY, QUEUE, SQLITE
@@ -111,7 +111,8 @@ def through_dotnet(setting: Setting) -> Iterator[Row]:
         os.sync()  # the compiled program, for instance
         appends = []
         for _, order in in_turns(ROUNDS, SYSTEMS):
-            appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))
+            path = setting.folder / "appended"
+            appends.append(bare_append(path, setting.count(APPENDS), pause_s=SDK_PAUSE_S))
             for system in order:
                 clients[system].work(setting.count(CYCLES))
             for system in order:

@@ -1,7 +1,8 @@
 """Through the stock Python SDK: one message is sent, received and completed, then the next.
 
 Brokers on both storages run side by side and take turns, because the difference between them is smaller than the
-changes of the machine from minute to minute. So do appends to a file, the floor of a commit.
+changes of the machine from minute to minute. So do appends to a file, the floor of a commit, each after a pause like that
+between two commits of an SDK.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.bench import observe
 from tests.bench.cases.setting import in_turns
-from tests.bench.cases.single import bare_append, median_of
+from tests.bench.cases.single import SDK_PAUSE_S, bare_append, median_of
 from tests.bench.roles import percentiles_us
 from tests.bench.rows import Row
 from tests.bench.systems import QUEUE, STORAGES
@@ -85,7 +86,8 @@ def through_sdk(setting: Setting) -> Iterator[Row]:
         os.sync()
         appends = []
         for _, order in in_turns(ROUNDS, STORAGES):
-            appends.append(bare_append(setting.folder / "appended", setting.count(APPENDS)))
+            path = setting.folder / "appended"
+            appends.append(bare_append(path, setting.count(APPENDS), pause_s=SDK_PAUSE_S))
             for system in order:
                 clients[system].work(cycles)
         for client in clients.values():
