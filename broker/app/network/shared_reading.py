@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PASS_S = 0.003
 """The time for all waiting clients in one pass of the event loop."""
-TURN_S = 0.0015
+CLIENT_S = 0.0015
 """The time for one waiting client before the next one."""
 PAUSE_FACTOR = 4
 PAUSE_MAX_S = 0.1
@@ -43,7 +43,7 @@ class SharedReading:
 
     def new_bytes_end_s(self) -> float:
         """Returns until when a client that does not wait may process its new bytes."""
-        return perf_counter() + (TURN_S if self._waiting else PASS_S)
+        return perf_counter() + (CLIENT_S if self._waiting else PASS_S)
 
     def add(self, client: WaitingClient) -> None:
         """Lets a client process the rest of its bytes when it is its turn."""
@@ -65,11 +65,14 @@ class SharedReading:
         busy_s = -thread_time()  # a loaded machine is no reason to pause
         now_s = perf_counter()
         ends_s = now_s + PASS_S
-        while self._waiting and now_s < ends_s and not self._is_held_up():
-            client = self._waiting.popleft()
-            if client.process_more(min(ends_s, now_s + TURN_S)):
-                self._waiting.append(client)
-            now_s = perf_counter()
-        busy_s += thread_time()
-        if self._waiting:
-            self._schedule(min(PAUSE_FACTOR * busy_s, PAUSE_MAX_S) if busy_s > 2 * PASS_S else 0.0)
+        try:
+            while self._waiting and now_s < ends_s and not self._is_held_up():
+                client = self._waiting.popleft()
+                if client.process_more(min(ends_s, now_s + CLIENT_S)):
+                    self._waiting.append(client)
+                now_s = perf_counter()
+        finally:  # the others go on, whatever a client does
+            busy_s += thread_time()
+            if self._waiting:
+                pause_s = min(PAUSE_FACTOR * busy_s, PAUSE_MAX_S) if busy_s > 2 * PASS_S else 0.0
+                self._schedule(pause_s)
