@@ -208,7 +208,7 @@ class SharedStore(Store, Protocol):
 
     def duplicate_session_socket(self) -> int | None:
         """Returns a file descriptor that is readable when the database has ended the session of the owner, or None if
-        there is none. The caller closes it. Called on the event loop, and not beside the other methods."""
+        there is none, or none is free. The caller closes it. Called on the event loop, and not beside the other methods."""
 
     def read_lease(self) -> Lease:
         """Returns who owns the store. Needs no ownership."""

@@ -94,7 +94,7 @@ class Database:
         """
         try:
             connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:  # the latter if no file descriptor is free
             raise explain_connecting(self.name, error) from None
         try:
             self._check(connection)

@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from storage.contract import Lease, OwnershipLost
 from storage.postgres.failures import (
     ConnectionFailure,
@@ -119,7 +121,13 @@ class SchemaOwnership:
     def duplicate_session_socket(self) -> int | None:
         """See `SharedStore.duplicate_session_socket`."""
         with self._guard:
-            return None if self._session is None else os.dup(self._session.socket)
+            if self._session is None:
+                return None
+            try:
+                return os.dup(self._session.socket)
+            except (OSError, psycopg.Error):
+                # Clients use all descriptors, or the session has ended, which the next heartbeat notices.
+                return None
 
     def read_lease(self) -> Lease:
         """See `SharedStore.read_lease`."""

@@ -137,32 +137,39 @@ class OwnershipLease:
     # --- staying the owner ---------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        while True:
-            await self._pause(self._lease_s / HEARTBEATS_PER_LEASE)
-            sent_s = self._clock_s()
-            remaining_s = self._certain_until_s - sent_s
-            if remaining_s <= 0:
-                remaining_s = ANSWER_S
-            try:
-                async with asyncio.timeout(remaining_s):
-                    await self._call(self._store.heartbeat)
-            except TimeoutError:
-                text = f"the database has not confirmed it for {self._lease_s:.0f} s, the setting ownership_lease"
-                self.end(StoreUnavailable(text))
-                return
-            except StoreUnavailable as error:
-                log.warning("heartbeat.failed", error=str(error))
-                await asyncio.sleep(min(RETRY_S, max(0.0, self._certain_until_s - self._clock_s())))
-                if not self.is_certain:
-                    self.end(error)
-                    return
-                self._asked.set()
-                continue
-            except StorageError as error:
-                self.end(error)
-                return
-            self._certain_until_s = sent_s + self._lease_s
-            self._wake()
+        """Sends heartbeats as long as this process is the owner. Any failure ends the ownership: without heartbeats,
+        `confirm` would wait for ever."""
+        try:
+            while True:
+                await self._pause(self._lease_s / HEARTBEATS_PER_LEASE)
+                await self._send_heartbeat()
+        except StorageError as error:
+            self.end(error)
+        except Exception as error:
+            log.exception("heartbeat.broken", error=repr(error))
+            self.end(StoreUnavailable(f"this process can send no heartbeats ({error!r})"))
+
+    async def _send_heartbeat(self) -> None:
+        """Raises `StorageError` if this process is no longer the owner, or cannot know it."""
+        sent_s = self._clock_s()
+        remaining_s = self._certain_until_s - sent_s
+        if remaining_s <= 0:
+            remaining_s = ANSWER_S
+        try:
+            async with asyncio.timeout(remaining_s):
+                await self._call(self._store.heartbeat)
+        except TimeoutError:
+            text = f"the database has not confirmed it for {self._lease_s:.0f} s, the setting ownership_lease"
+            raise StoreUnavailable(text) from None
+        except StoreUnavailable as error:
+            log.warning("heartbeat.failed", error=str(error))
+            await asyncio.sleep(min(RETRY_S, max(0.0, self._certain_until_s - self._clock_s())))
+            if not self.is_certain:
+                raise
+            self._asked.set()
+            return
+        self._certain_until_s = sent_s + self._lease_s
+        self._wake()
 
     async def _pause(self, seconds: float) -> None:
         """Waits for the next heartbeat, or until somebody needs one."""
@@ -184,8 +191,8 @@ class OwnershipLease:
             loop.remove_reader(descriptor)
             self._asked.set()
 
-        loop.add_reader(descriptor, session_ended)
         try:
+            loop.add_reader(descriptor, session_ended)
             yield
         finally:
             loop.remove_reader(descriptor)

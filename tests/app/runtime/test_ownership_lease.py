@@ -7,6 +7,7 @@ import os
 import socket
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.app.runtime.ownership_lease import ANSWER_S, POLL_S, OwnershipLease
 from storage.contract import OwnershipLost, StorageError, StoreUnavailable
@@ -162,6 +163,36 @@ async def test_an_owner_whose_heartbeats_fail_steps_down_within_the_lease_time()
         await asyncio.sleep(0.01)
     assert loop.time() - begin_s <= LEASE_S + 0.01
     assert 1 == owner.store.interruptions
+
+
+class BrokenStore(SharedFakeStore):
+    """A store with a method that fails as no store should."""
+
+    def __init__(self, database: SharedDatabase, broken: str) -> None:
+        super().__init__(database, "first")
+        setattr(self, broken, self._fail)
+
+    def _fail(self) -> None:
+        raise RuntimeError("nobody has thought of this")
+
+
+@on_virtual_time
+async def test_an_owner_that_sends_no_heartbeats_for_any_reason_steps_down() -> None:
+    """A commit that waits for one would wait for ever. The cause is in the log."""
+    for broken in ("duplicate_session_socket", "heartbeat"):
+        owner = Process(SharedDatabase(), "first")
+        store = BrokenStore(owner.store.database, broken)
+        owner.ownership = OwnershipLease(store, LEASE_S, asyncio.get_running_loop().time, owner)
+        with capture_logs() as lines:
+            await owner.ownership.acquire()
+            await asyncio.sleep(2 * LEASE_S)
+            with pytest.raises(OwnershipLost):
+                await asyncio.wait_for(owner.ownership.confirm(), LEASE_S)
+        assert ["StoreUnavailable"] == owner.events
+        assert 1 == store.interruptions
+        (line,) = lines
+        assert "nobody has thought of this" in line["error"]
+        assert line["exc_info"]
 
 
 @on_virtual_time

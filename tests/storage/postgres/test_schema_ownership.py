@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -54,6 +56,44 @@ def test_the_end_of_the_session_is_seen_at_its_socket(new_store: NewStore, postg
         finally:
             os.close(descriptor)
         store.heartbeat()
+
+
+@contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    """The clients of the broker use all file descriptors."""
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_a_free_descriptor_the_owner_goes_on(new_store: NewStore, postgres_server):
+    """Nothing watches its session, and heartbeats need no descriptor. A new session waits for one."""
+    store = new_store()
+    assert store.try_acquire()
+    with no_free_descriptor():
+        assert store.duplicate_session_socket() is None
+        store.heartbeat()
+    postgres_server.end_sessions()
+    with no_free_descriptor(), pytest.raises(StoreUnavailable, match="Too many open files"):
+        store.heartbeat()
+    store.heartbeat()
+
+
+def test_a_session_whose_end_is_known_is_not_watched(new_store: NewStore):
+    """The next heartbeat opens another one."""
+    store = new_store()
+    assert store.try_acquire()
+    session = store._ownership._session
+    assert session is not None
+    session.close()
+    assert store.duplicate_session_socket() is None
+    store.heartbeat()
+    assert store._ownership._session is not session
 
 
 def test_opening_is_not_owning(new_store: NewStore):
