@@ -3,9 +3,11 @@ Clients that send meanwhile find everything that was accepted after the restore.
 
 from __future__ import annotations
 
+import http.client
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +164,44 @@ def test_an_operation_ends_though_the_client_that_asked_for_it_is_gone(tmp_path:
             assert _eventually(lambda: counts(api)[0] == COUNT)
             sender.send_messages(ServiceBusMessage("after"))
         assert COUNT + 1 == counts(api)[0]
+
+
+def test_http_requests_are_answered_though_their_namespace_is_replaced(tmp_path: Path):
+    """A request that attaches or sends during a restore is refused, and its client tries again. It does not wait for
+    ever."""
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with BrokerProcess(config=TOPOLOGY, storage=storage) as broker:
+        api = ControlClient(broker.http_port)
+        bulk(api, "orders", COUNT)
+        api.post("/snapshots", name="s")
+        statuses: list[int] = []
+        stop = threading.Event()
+
+        def keep_sending() -> None:
+            while not stop.is_set():
+                statuses.append(_send_over_http(broker.http_port))
+
+        with ThreadPoolExecutor(4) as threads:
+            senders = [threads.submit(keep_sending) for _ in range(4)]
+            try:
+                _eventually(lambda: 201 in statuses)
+                for _ in range(3):
+                    api.post("/snapshots/s/restore")
+            finally:
+                stop.set()
+            for sender in senders:
+                sender.result()  # raises TimeoutError if a request got no answer
+        assert {201, 503} == set(statuses)
+        assert 201 == _send_over_http(broker.http_port)
+
+
+def _send_over_http(port: int) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("POST", "/done/messages", b"sent")
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 def _ask_and_leave(port: int, path: str, body: bytes) -> None:

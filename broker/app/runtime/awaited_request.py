@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.app.runtime.core_observer import HttpPeer
 from broker.core.contract.effects import Reply
 from broker.core.contract.errors import ServerBusy
 
@@ -42,7 +43,8 @@ class AwaitedRequest:
 
 
 def refuse(command: Command, reason: str) -> None:
-    """Refuses an awaited request. The connections of AMQP clients are closed anyway."""
+    """Answers an awaited request, or an HTTP request that has a link, with `ServerBusy`. Does nothing for AMQP clients:
+    their connections are closed anyway."""
     peer = getattr(command, "peer", None)
-    if isinstance(peer, AwaitedRequest):
+    if isinstance(peer, HttpPeer) and not hasattr(peer, "connection"):
         peer.refuse(ServerBusy(reason))

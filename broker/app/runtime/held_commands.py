@@ -49,22 +49,25 @@ class HeldNamespaces:
         self.by_namespace[namespace] = _HeldCommands(namespace, self._unfinished)
 
     def release(self, namespace: Namespace) -> None:
-        """Runs the commands that waited, before those that came later."""
+        """Runs the commands that waited, before those that came later. Does nothing if none wait: they were moved or
+        dropped."""
         held = self.by_namespace.pop(namespace, None)
         if held is not None:
             self._unfinished.update(held.unfinished)
             self._inbox.extendleft((namespace, command) for command in reversed(held.commands))
             self._submit(namespace, Tick())
 
-    def move(self, namespace: Namespace, replacement: Namespace) -> None:
-        """Runs the awaited requests that waited in the namespace that replaces theirs. Drops the commands of AMQP
-        clients, whose links have ended."""
+    def move(self, namespace: Namespace, replacement: Namespace, reason: str) -> None:
+        """Runs the awaited requests that waited in the namespace that replaces theirs. Drops the commands of links, which
+        have ended, and refuses HTTP requests that have links."""
         for command in self._dropped(namespace):
             if isinstance(getattr(command, "peer", None), AwaitedRequest):
                 self._submit(replacement, command)
+            else:
+                refuse(command, reason)
 
     def drop(self, namespace: Namespace, reason: str) -> None:
-        """Drops the commands that waited, because the namespace is deleted."""
+        """Drops the commands that waited, because the namespace is deleted. Refuses HTTP requests."""
         for command in self._dropped(namespace):
             refuse(command, reason)
 
@@ -74,7 +77,10 @@ class HeldNamespaces:
 
     def _dropped(self, namespace: Namespace) -> list[Command]:
         held = self.by_namespace.pop(namespace, None)
-        return [] if held is None else held.commands
+        if held is None:
+            return []
+        unfinished = [command for waiting in held.unfinished.values() for _, command in waiting]
+        return unfinished + held.commands
 
 
 class _HeldCommands:

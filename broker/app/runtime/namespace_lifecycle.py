@@ -277,7 +277,7 @@ class NamespaceLifecycle:
             _keep_counts(original, restored)
             self._registry.live[namespace] = restored
             self._core.added(restored)
-            turns.held.move(original, restored)
+            turns.held.move(original, restored, str(error))
             self._core.do_in_background(works)
             await turns.commit(turn)
             close_clients(error)
