@@ -108,18 +108,12 @@ class NamespaceLifecycle:
         )
         self._names_in_use.add(name)
         try:
-            namespace = self._core.new_namespace(name)
-            if snapshot is not None:
-                self._set_clock(namespace, snapshot.definition)
             turn = Turn()
-            copying = None
-            if snapshot is not None:
-                async with self._locks[snapshot.definition.namespace]:
-                    self._check_taken(snapshot)
-                    copying = await self._copy(snapshot.content, namespace)
-                    copying.finish(turn)
-            else:
+            if snapshot is None:
+                namespace = self._core.new_namespace(name)
                 await self._declare(namespace, entities, turn)
+            else:
+                namespace = await self._branch(snapshot, name, turn)
             turn.records.append(NamespaceStored(name, namespace_to_json(definition)))
             self._registry.live[name] = namespace
             self._registry.define(name, definition)
@@ -142,6 +136,18 @@ class NamespaceLifecycle:
             if left:
                 await asyncio.sleep(0)
                 self._check_restorations(restorations)
+
+    async def _branch(self, snapshot: TakenSnapshot, name: str, turn: Turn) -> Namespace:
+        """Returns a namespace with the content of a snapshot. The turn gets the last part of it."""
+        restorations = self._registry.restorations
+        async with self._locks[snapshot.definition.namespace]:
+            self._check_restorations(restorations)
+            self._check_taken(snapshot)
+            namespace = self._core.new_namespace(name)
+            self._set_clock(namespace, snapshot.definition)
+            copying = await self._copy(snapshot.content, namespace)
+            copying.finish(turn)
+        return namespace
 
     def _new_name(self) -> str:
         return f"ns-{self._random_bytes(NAME_BYTES).hex()}"

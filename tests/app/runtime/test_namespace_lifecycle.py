@@ -329,3 +329,56 @@ async def test_the_entities_of_a_copy_are_recorded_after_its_messages(broker: Br
     broker.store.commit = note  # type: ignore[method-assign]
     await broker.lifecycle.take_snapshot(DEFAULT, "s", is_ephemeral=False)
     assert seen.index(MessagesStored) < seen.index(EntityStored)
+
+
+def _fail_a_turn(broker: Broker) -> None:
+    """Let a command fail in the next turn, so that the broker starts again from its store."""
+    unknown: Any = object()
+    broker.core.enter(DEFAULT)(unknown)
+
+
+def _lock(broker: Broker, name: str) -> asyncio.Lock:
+    """Return what an operation on this namespace takes first."""
+    return broker.lifecycle._locks[name]
+
+
+async def test_an_operation_that_waited_changes_nothing_while_the_broker_starts_again(
+    broker: Broker,
+):
+    """The store is being read."""
+    name = await broker.lifecycle.create("n", QUEUE)
+    taken = await broker.lifecycle.take_snapshot(name, "s", is_ephemeral=False)
+    loop = asyncio.get_running_loop()
+    async with _lock(broker, name):
+        creating = loop.create_task(broker.lifecycle.create("b", {}, snapshot=taken))
+        await asyncio.sleep(0)
+        _fail_a_turn(broker)
+        await broker._until(lambda: not broker.core.is_serving)
+        commits = broker.store.commits
+    with pytest.raises(ServerBusy):
+        await creating
+    await broker._until(lambda: broker.core.is_serving)
+    assert commits == broker.store.commits
+    assert {DEFAULT, name} == set(broker.core.namespaces)
+
+
+async def test_an_operation_that_waited_until_the_broker_has_started_again_uses_no_old_ids(
+    broker: Broker,
+):
+    """Ids of the time before are given to other messages. The name may belong to another namespace again, too."""
+    name = await broker.lifecycle.create("n", QUEUE)
+    await broker.send(name, "a", "b")
+    taken = await broker.lifecycle.take_snapshot(name, "s", is_ephemeral=True)
+    loop = asyncio.get_running_loop()
+    async with _lock(broker, name):
+        creating = loop.create_task(broker.lifecycle.create("b", {}, snapshot=taken))
+        await asyncio.sleep(0)
+        _fail_a_turn(broker)
+        await broker._until(lambda: not broker.core.is_serving)
+        await broker._until(lambda: broker.core.is_serving)
+        await broker.send(name, "c", "d", "e", "f")
+    with pytest.raises(ServerBusy):
+        await creating
+    assert {DEFAULT, name} == set(broker.core.namespaces)
+    assert "b" == await broker.lifecycle.create("b", {}, snapshot=taken)
+    assert ["a", "b"] == await broker.peek("b")
