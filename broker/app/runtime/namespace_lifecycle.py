@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import defaultdict
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from broker.app.runtime.restored_namespaces import TakenSnapshot, size_bytes
@@ -35,7 +36,7 @@ from config.model.names import namespace_name_error, snapshot_name_error
 from config.model.namespaces import NamespaceDefinition, SnapshotDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from broker.app.runtime.clock import Clock
     from broker.app.runtime.durable_core import DurableCore
@@ -176,17 +177,17 @@ class NamespaceLifecycle:
                     f"The namespace '{name}' is declared in the config file or is the default namespace; only "
                     "namespaces that this API has created can be deleted."
                 )
-            self._core.turns.hold(namespace)
-            turn = Turn()
-            for snapshot in self.snapshots(name):
-                self._end_snapshot(snapshot, turn)
             error = NamespaceNotFound(name)
-            close_clients = self._clients.closer(name)
-            works = namespace.close(error, turn)
-            turn.records.append(NamespaceDeleted(name))
-            self._registry.remove(name)
-            self._core.removed(name)
-            self._core.turns.held.drop(namespace, str(error))
+            turn = Turn()
+            with self._holding(namespace):
+                close_clients = self._clients.closer(name)
+                for snapshot in self.snapshots(name):
+                    self._end_snapshot(snapshot, turn)
+                works = namespace.close(error, turn)
+                turn.records.append(NamespaceDeleted(name))
+                self._registry.remove(name)
+                self._core.removed(name)
+                self._core.turns.held.drop(namespace, str(error))
             self._core.do_in_background(works)
             await self._core.turns.commit(turn)
             close_clients(error)
@@ -227,14 +228,10 @@ class NamespaceLifecycle:
             self._check_snapshot_limits(original, earlier, is_ephemeral=is_ephemeral)
             content = self._core.new_namespace(definition.stored_name, in_memory=is_ephemeral)
             taken = TakenSnapshot(definition, content)
-            turns = self._core.turns
-            turns.hold(original)
-            try:
+            turn = Turn()
+            with self._holding(original):
                 copying = await self._copy(original, content, is_stored=not is_ephemeral)
-                turn = Turn()
                 copying.finish(turn)
-            finally:
-                turns.held.release(original)
             if is_ephemeral:
                 turn = Turn()
             else:
@@ -243,7 +240,7 @@ class NamespaceLifecycle:
             if earlier is not None:
                 self._end_snapshot(earlier, turn, is_replaced=not is_ephemeral)
             self._registry.snapshots[definition.stored_name] = taken
-            await turns.commit(turn)
+            await self._core.turns.commit(turn)
         return taken
 
     async def delete_snapshot(self, namespace: str, name: str) -> None:
@@ -265,27 +262,22 @@ class NamespaceLifecycle:
             self._set_clock(restored, snapshot.definition)
             if original.clock.frozen_ms is not None:
                 restored.clock.freeze(self._clock.now_ms())
-            turns = self._core.turns
             restorations = self._registry.restorations
-            turns.hold(original)
-            try:
+            error = NamespaceRestored(namespace)
+            turn = Turn()
+            with self._holding(original):
                 await self._core.settle()  # clients get the answers to what was done before
                 self._check_restorations(restorations)
                 copying = await self._copy(snapshot.content, restored)
-            except BaseException:
-                turns.held.release(original)
-                raise
-            turn = Turn()
-            copying.finish(turn)
-            error = NamespaceRestored(namespace)
-            close_clients = self._clients.closer(namespace)
-            works = original.close(error, turn)
-            _keep_counts(original, restored)
-            self._registry.live[namespace] = restored
-            self._core.added(restored)
-            turns.held.move(original, restored, str(error))
+                copying.finish(turn)
+                close_clients = self._clients.closer(namespace)
+                works = original.close(error, turn)
+                _keep_counts(original, restored)
+                self._registry.live[namespace] = restored
+                self._core.added(restored)
+                self._core.turns.held.move(original, restored, str(error))
             self._core.do_in_background(works)
-            await turns.commit(turn)
+            await self._core.turns.commit(turn)
             close_clients(error)
         return snapshot
 
@@ -369,6 +361,19 @@ class NamespaceLifecycle:
         """The clock is as far ahead of the system clock as it was when the snapshot was taken. Not more: clients
         compare the ends of locks with their own clocks."""
         namespace.clock.offset_ms = snapshot.clock_ahead_ms - self._clock.ahead_ms
+
+    # --- one operation at a time ---------------------------------------------------------------
+
+    @contextmanager
+    def _holding(self, namespace: Namespace) -> Iterator[None]:
+        """Lets the commands of a namespace wait. They run afterwards, unless they were moved or dropped. Raises `ServerBusy`
+        if the broker starts again because a command that came before has failed."""
+        self._core.turns.hold(namespace)
+        try:
+            self._check_serving()
+            yield
+        finally:
+            self._core.turns.held.release(namespace)
 
     # --- copying -------------------------------------------------------------------------------
 

@@ -382,3 +382,51 @@ async def test_an_operation_that_waited_until_the_broker_has_started_again_uses_
     assert {DEFAULT, name} == set(broker.core.namespaces)
     assert "b" == await broker.lifecycle.create("b", {}, snapshot=taken)
     assert ["a", "b"] == await broker.peek("b")
+
+
+@pytest.mark.parametrize("operation", ["take", "restore", "delete"])
+async def test_nothing_is_changed_after_a_command_that_came_before_has_failed(
+    broker: Broker, operation
+):
+    """It runs when the namespace is held. Then the broker starts again."""
+    lifecycle = broker.lifecycle
+    name = await lifecycle.create("n", QUEUE)
+    await lifecycle.take_snapshot(name, "s", is_ephemeral=False)
+    commits = broker.store.commits
+    _fail_a_turn(broker)
+    with pytest.raises(ServerBusy):
+        await {
+            "take": lambda: lifecycle.take_snapshot(name, "t", is_ephemeral=True),
+            "restore": lambda: lifecycle.restore_snapshot(name, "s"),
+            "delete": lambda: lifecycle.delete(name),
+        }[operation]()
+    await broker._until(lambda: broker.core.is_serving)
+    assert commits == broker.store.commits
+    assert ["s"] == [one.definition.name for one in lifecycle.snapshots(name)]
+    assert [] == await broker.peek(name)
+
+
+@pytest.mark.parametrize("operation", ["restore", "delete"])
+async def test_a_namespace_is_served_again_after_a_bug_in_an_operation(
+    broker: Broker, monkeypatch, operation
+):
+    """Its commands do not wait for ever."""
+
+    def fail(namespace: str) -> Any:
+        raise RuntimeError(f"a bug with {namespace}")
+
+    lifecycle = broker.lifecycle
+    name = await lifecycle.create("n", QUEUE)
+    await broker.send(name, "a")
+    await lifecycle.take_snapshot(name, "s", is_ephemeral=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.clients, "closer", fail)
+        with pytest.raises(RuntimeError, match="a bug"):
+            await {
+                "restore": lambda: lifecycle.restore_snapshot(name, "s"),
+                "delete": lambda: lifecycle.delete(name),
+            }[operation]()
+    async with asyncio.timeout(10):
+        assert ["a"] == await broker.peek(name)
+    await lifecycle.restore_snapshot(name, "s")
+    assert ["a"] == await broker.peek(name)
