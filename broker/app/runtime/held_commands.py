@@ -45,7 +45,10 @@ class HeldNamespaces:
         return True
 
     def hold(self, namespace: Namespace) -> None:
-        """Lets the commands of a namespace wait until one of the following methods is called."""
+        """Lets the commands of a namespace wait until one of the following methods is called. Raises `RuntimeError` if they
+        wait already: one operation would end the wait of the other."""
+        if namespace in self.by_namespace:
+            raise RuntimeError(f"the namespace '{namespace.name}' is held already")
         self.by_namespace[namespace] = _HeldCommands(namespace, self._unfinished)
 
     def release(self, namespace: Namespace) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections import defaultdict
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 from broker.app.runtime.restored_namespaces import TakenSnapshot, size_bytes
 from broker.core.contract.errors import (
@@ -80,8 +80,8 @@ class NamespaceLifecycle:
         self._random_bytes = random_bytes
         self._own_hosts = own_hosts
         """Host names of the broker. A namespace of such a name would get the clients of the default namespace."""
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Operations on one namespace follow one another."""
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By the names of namespaces. A lock is kept as long as an operation has it or waits for it."""
         self._names_in_use: set[str] = set()
         """Names of namespaces that are being created."""
 
@@ -141,7 +141,7 @@ class NamespaceLifecycle:
     async def _branch(self, snapshot: TakenSnapshot, name: str, turn: Turn) -> Namespace:
         """Returns a namespace with the content of a snapshot. The turn gets the last part of it."""
         restorations = self._registry.restorations
-        async with self._locks[snapshot.definition.namespace]:
+        async with self._lock(snapshot.definition.namespace):
             self._check_restorations(restorations)
             self._check_taken(snapshot)
             namespace = self._core.new_namespace(name)
@@ -169,7 +169,7 @@ class NamespaceLifecycle:
 
     async def delete(self, name: str) -> None:
         """Deletes a namespace with everything in it, and its snapshots. Its clients are disconnected."""
-        async with self._locks[name]:
+        async with self._lock(name):
             self._check_serving()
             namespace = self._namespace(name)
             if name not in self._registry.definitions:
@@ -191,7 +191,6 @@ class NamespaceLifecycle:
             self._core.do_in_background(works)
             await self._core.turns.commit(turn)
             close_clients(error)
-        self._locks.pop(name, None)
 
     # --- snapshots -----------------------------------------------------------------------------
 
@@ -217,7 +216,7 @@ class NamespaceLifecycle:
         that it does not replace, `QuotaExceeded` or `ArgumentError`."""
         if wrong := snapshot_name_error(name, self._limits):
             raise ArgumentError(f"'{name}' cannot be the name of a snapshot: {wrong}.")
-        async with self._locks[namespace]:
+        async with self._lock(namespace):
             self._check_serving()
             original = self._namespace(namespace)
             taken_at_ms, ahead_ms, _ = self.clock_of(namespace)
@@ -245,7 +244,7 @@ class NamespaceLifecycle:
 
     async def delete_snapshot(self, namespace: str, name: str) -> None:
         """Deletes a snapshot. Raises `SnapshotNotFound`."""
-        async with self._locks[namespace]:
+        async with self._lock(namespace):
             self._check_serving()
             turn = Turn()
             self._end_snapshot(self.snapshot(namespace, name), turn)
@@ -254,7 +253,7 @@ class NamespaceLifecycle:
     async def restore_snapshot(self, namespace: str, name: str) -> TakenSnapshot:
         """Replaces the content of a namespace by that of a snapshot. Clients are disconnected and connect again;
         what they were told before is true until then. Raises `SnapshotNotFound`."""
-        async with self._locks[namespace]:
+        async with self._lock(namespace):
             self._check_serving()
             original = self._namespace(namespace)
             snapshot = self.snapshot(namespace, name)
@@ -363,6 +362,11 @@ class NamespaceLifecycle:
         namespace.clock.offset_ms = snapshot.clock_ahead_ms - self._clock.ahead_ms
 
     # --- one operation at a time ---------------------------------------------------------------
+
+    def _lock(self, namespace: str) -> asyncio.Lock:
+        """Returns the lock that lets operations on one namespace follow one another. What an operation knew before it
+        waited for the lock may be wrong."""
+        return self._locks.setdefault(namespace, asyncio.Lock())
 
     @contextmanager
     def _holding(self, namespace: Namespace) -> Iterator[None]:

@@ -121,3 +121,15 @@ async def test_unfinished_commands_of_http_requests_are_refused(is_deleted):
     else:
         held.namespaces.move(ONE, REPLACEMENT, "It was restored.")
     assert [ServerBusy] == [type(error) for error in http.errors]
+
+
+async def test_a_namespace_is_held_once_at_a_time():
+    """A second operation would drop the commands that wait for the end of the first."""
+    _, _, commands = await _commands()
+    held = Held()
+    held.namespaces.hold(ONE)
+    assert held.namespaces.takes(ONE, commands[0])
+    with pytest.raises(RuntimeError, match="held already"):
+        held.namespaces.hold(ONE)
+    held.namespaces.release(ONE)
+    assert [(ONE, commands[0])] == list(held.inbox)

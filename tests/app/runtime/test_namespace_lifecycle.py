@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from broker.core.contract.effects import Effect
     from broker.core.contract.errors import BrokerError
+    from broker.core.contract.turn import Turn
 
 DEFAULT = "sbemulatorns"
 QUEUE = {"q": QueueDefinition()}
@@ -339,7 +340,7 @@ def _fail_a_turn(broker: Broker) -> None:
 
 def _lock(broker: Broker, name: str) -> asyncio.Lock:
     """Return what an operation on this namespace takes first."""
-    return broker.lifecycle._locks[name]
+    return broker.lifecycle._lock(name)
 
 
 async def test_an_operation_that_waited_changes_nothing_while_the_broker_starts_again(
@@ -430,3 +431,46 @@ async def test_a_namespace_is_served_again_after_a_bug_in_an_operation(
         assert ["a"] == await broker.peek(name)
     await lifecycle.restore_snapshot(name, "s")
     assert ["a"] == await broker.peek(name)
+
+
+async def test_operations_on_a_namespace_that_was_created_again_follow_one_another(
+    broker: Broker, monkeypatch
+):
+    """Also after an operation that waited for the deletion of the earlier namespace of this name."""
+    lifecycle, turns = broker.lifecycle, broker.core.turns
+    entities = {f"q{number}": QueueDefinition() for number in range(5)} | QUEUE
+    name = await lifecycle.create("n", entities)
+    commit, may_commit = turns.commit, asyncio.Event()
+
+    async def commit_later(turn: Turn) -> None:
+        await may_commit.wait()
+        await commit(turn)
+
+    monkeypatch.setattr(turns, "commit", commit_later)
+    loop = asyncio.get_running_loop()
+    deleting = loop.create_task(lifecycle.delete(name))
+    await asyncio.sleep(0)
+    first = loop.create_task(lifecycle.take_snapshot(name, "a", is_ephemeral=True))
+    creating = loop.create_task(lifecycle.create(name, entities))
+    await asyncio.sleep(0)
+    monkeypatch.setattr(namespace_lifecycle, "PART_ENTITIES", 1)
+    may_commit.set()
+    async with asyncio.timeout(10):
+        while not turns.held.by_namespace:  # noqa: ASYNC110 -- the core sets no events
+            await asyncio.sleep(0)
+        asking = loop.create_task(broker.peek(name))
+        await asyncio.sleep(0)
+        second = loop.create_task(lifecycle.take_snapshot(name, "b", is_ephemeral=True))
+        await asyncio.gather(deleting, creating, first, second)
+        assert [] == await asking
+    assert ["a", "b"] == [one.definition.name for one in lifecycle.snapshots(name)]
+
+
+async def test_names_of_no_namespace_are_not_kept(broker: Broker):
+    """Clients may try as many as they like."""
+    lifecycle = broker.lifecycle
+    for number in range(10):
+        with pytest.raises(NamespaceNotFound):
+            await lifecycle.take_snapshot(f"n{number}", "s", is_ephemeral=True)
+    await lifecycle.delete(await lifecycle.create("n", QUEUE))
+    assert [] == list(lifecycle._locks)
