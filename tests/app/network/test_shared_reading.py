@@ -10,7 +10,7 @@ import pytest
 
 from broker.app.network import amqp_transport, shared_reading
 from broker.app.network.amqp_transport import AmqpTransport
-from broker.app.network.shared_reading import PASS_S, PAUSE_FACTOR, CLIENT_S, SharedReading
+from broker.app.network.shared_reading import CLIENT_S, PASS_S, PAUSE_FACTOR, SharedReading
 
 if TYPE_CHECKING:
     from broker.app.network.amqp_transport import ByteStream, TransportOwner
