@@ -43,7 +43,7 @@ def migrate(
     connection: psycopg.Connection[Any], database: Database, migrations: Sequence[Migration]
 ) -> None:
     """Runs the scripts that are newer than the schema. Raises `StoreUnusable`, and then nothing has changed."""
-    with _explained(connection, database):
+    with _translated_errors(connection, database):
         if _version(connection, database, migrations) == migrations[-1].version:
             return
         with connection.transaction():
@@ -55,12 +55,13 @@ def stored_version(
     connection: psycopg.Connection[Any], database: Database, migrations: Sequence[Migration]
 ) -> int:
     """Returns the version of the schema; 0 if it is empty or not there. Raises `StoreUnusable`."""
-    with _explained(connection, database):
+    with _translated_errors(connection, database):
         return _version(connection, database, migrations)
 
 
 @contextmanager
-def _explained(connection: psycopg.Connection[Any], database: Database) -> Iterator[None]:
+def _translated_errors(connection: psycopg.Connection[Any], database: Database) -> Iterator[None]:
+    """Translates failures into errors of the contract, which say what the role may not do."""
     try:
         yield
     except psycopg.Error as error:

@@ -163,7 +163,7 @@ class PostgresStore:
         """Writes all records durably, or none. Raises `OwnershipLost`, `StorageFull` or `StoreUnavailable`."""
         if not records:
             return
-        with self._writer_lock, self._explained():
+        with self._writer_lock, self._translated_errors():
             epoch = self._ownership.require_epoch()
             deadline_s = time.monotonic() + self._deadline_s
             self._settle(epoch, deadline_s)
@@ -206,8 +206,9 @@ class PostgresStore:
         return self._statements["begin_commit"].call(epoch, number)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Translates failures of a commit into errors of the contract."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Translates failures into errors of the contract. After any failure, the index of the blocks is read again; after
+        some, no messages are accepted for a while, or this process is no longer the owner."""
         try:
             yield
         except (SqlFailure, ConnectionFailure) as failure:
@@ -232,12 +233,12 @@ class PostgresStore:
 
     def load(self) -> Snapshot:
         """Returns everything that was committed. Messages and message ids are read lazily."""
-        with self._writer_lock, self._explained():
+        with self._writer_lock, self._translated_errors():
             if self._is_unsettled:
                 epoch = self._ownership.require_epoch()
                 self._settle(epoch, time.monotonic() + self._deadline_s)
                 self._blocks.forget()
-        with self._explained():
+        with self._translated_errors():
             namespaces, entities, rules, numbers, states = self._read.all_rows(
                 "namespaces", "entities", "rules", "sequence_numbers", "session_states"
             )
@@ -272,11 +273,11 @@ class PostgresStore:
             )
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
-        with self._explained():
+        with self._translated_errors():
             yield from self._blocks.packed_messages(self._read)
 
     def _message_ids(self) -> Iterator[tuple[int, str, int]]:
-        with self._explained():
+        with self._translated_errors():
             for entity_id, message_id, until_ms in self._read.rows("message_ids"):
                 yield entity_id, _text(message_id), until_ms
 

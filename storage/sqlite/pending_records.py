@@ -33,7 +33,7 @@ _ID_BYTES = 64
 bodies."""
 
 
-class SentMessages:
+class PendingSend:
     """Messages that were sent together, and which of them were deleted since."""
 
     __slots__ = ("alive_count", "dead", "key", "payloads", "rows")
@@ -78,13 +78,13 @@ class PendingRecords:
     """What a journal has and the tables have not."""
 
     def __init__(self) -> None:
-        self._items: OrderedDict[int, tuple[int, int, Record | SentMessages]] = OrderedDict()
+        self._items: OrderedDict[int, tuple[int, int, Record | PendingSend]] = OrderedDict()
         """The number of the journal entry, what it costs to move the record, and the record, by a rising key. A plain
         dict would search for its first item among those that were deleted."""
         self.size_bytes = 0
         """What it costs to move everything."""
         self._next_key = 0
-        self._sent: dict[int, SentMessages] = {}
+        self._sent: dict[int, PendingSend] = {}
         """Messages by id."""
         self._kept: set[int] = set()
         """Ids of those of them that other records refer to. They get to the tables before they are deleted."""
@@ -136,7 +136,7 @@ class PendingRecords:
     def _add_other(self, number: int, record: Record) -> None:
         self._add_item(number, _ROW_BYTES, record)
 
-    def _add_item(self, number: int, size_bytes: int, item: Record | SentMessages) -> None:
+    def _add_item(self, number: int, size_bytes: int, item: Record | PendingSend) -> None:
         self._items[self._next_key] = number, size_bytes, item
         self._next_key += 1
         self.size_bytes += size_bytes
@@ -149,7 +149,7 @@ class PendingRecords:
             and rows.first_id == payloads.first_id
             and len(rows.sizes) == len(payloads.bodies)
         ):
-            sent = SentMessages(self._next_key, rows, payloads)
+            sent = PendingSend(self._next_key, rows, payloads)
             ids = rows.ids
             self._add_item(
                 number, len(ids) * _SENT_ROW_BYTES + sum(map(len, payloads.bodies)), sent
@@ -214,7 +214,7 @@ class PendingRecords:
                 self._drop_item(sent.key)
         return others
 
-    def _drop_item(self, key: int) -> Record | SentMessages:
+    def _drop_item(self, key: int) -> Record | PendingSend:
         _, size_bytes, item = self._items.pop(key)
         self.size_bytes -= size_bytes
         return item
@@ -252,7 +252,7 @@ class PendingRecords:
             keys.append(key)
             last_in_part = number
             left_bytes -= item_bytes
-            if isinstance(item, SentMessages):
+            if isinstance(item, PendingSend):
                 records += item.records()
             else:
                 records.append(item)
@@ -262,7 +262,7 @@ class PendingRecords:
         """Drops records that are in the tables now."""
         for key in part.keys:
             item = self._drop_item(key)
-            if isinstance(item, SentMessages):
+            if isinstance(item, PendingSend):
                 for message_id in item.rows.ids:
                     self._sent.pop(message_id, None)
                     self._kept.discard(message_id)

@@ -88,7 +88,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._explained = TranslatedErrors(self.path)
+        self._translated_errors = TranslatedErrors(self.path)
         self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         folder = sql_folder("storage.sqlite")
         self._statements = Statements((folder / "queries.sql").read_text("utf-8"))
@@ -119,7 +119,7 @@ class SqliteStore:
         """Opens the file, and creates or migrates it if needed. Raises `StoreUnusable`."""
         self._take_file()
         try:
-            with self._explained:
+            with self._translated_errors:
                 self._writer = writer = self._connect(_PRAGMAS)
                 self._check_origin(writer)
                 (journal_mode,) = writer.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -135,10 +135,10 @@ class SqliteStore:
                 self._move_recent(writer)
                 self._journaled.open(*writer.execute(self._statements.one("journal")).fetchone())
             self._move_pending()
-            with self._explained:
+            with self._translated_errors:
                 self._blocks.index(self._source(self._reader))
             self._space.reserve()
-            with self._explained:
+            with self._translated_errors:
                 self.background_commits = SqliteBackgroundCommits(self, self._journaled.journal)
         except StorageError as error:
             self.close()
@@ -264,7 +264,7 @@ class SqliteStore:
 
     def _commit_once(self, records: Sequence[Record]) -> None:
         writer = self._open_connection(self._writer)
-        with self._explained:
+        with self._translated_errors:
             try:
                 if not (
                     self._space.is_plenty and records and self._write_to_journal(writer, records)
@@ -285,7 +285,7 @@ class SqliteStore:
         index = self._blocks.known_index
         if index is None or not records or not self._space.is_plenty:
             return False
-        with self._explained:
+        with self._translated_errors:
             return self._journaled.begin_write(
                 records, index, synced_writer, caller_waits=caller_waits
             )
@@ -294,7 +294,7 @@ class SqliteStore:
         """Ends a commit to the journal. Returns False if `commit` has to try it once more."""
         writer = self._open_connection(self._writer)
         try:
-            with self._explained:
+            with self._translated_errors:
                 try:
                     self._journaled.end_write(error_number)
                 except BaseException as error:
@@ -415,7 +415,7 @@ class SqliteStore:
         self._open_connection(self._reader)
         self._move_pending()
         one = self._statements.one
-        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._translated_errors, closing(self._connect(_READING_PRAGMAS)) as reader:
             return Snapshot(
                 namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
@@ -434,18 +434,18 @@ class SqliteStore:
         return {(entity_id, sub_queue): last for entity_id, sub_queue, last in rows}
 
     def _packed_messages(self) -> Iterator[tuple[PackedRows, int]]:
-        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._translated_errors, closing(self._connect(_READING_PRAGMAS)) as reader:
             yield from self._blocks.packed_messages(self._source(reader))
 
     def _rows(self, name: str) -> Iterator[tuple[Any, ...]]:
-        with self._explained, closing(self._connect(_READING_PRAGMAS)) as reader:
+        with self._translated_errors, closing(self._connect(_READING_PRAGMAS)) as reader:
             yield from reader.execute(self._statements.one(name))
 
     def read_payloads(self, payload_ids: Sequence[int]) -> Mapping[int, tuple[bytes, bytes]]:
         """Returns body and annotations of the payloads that exist, by id."""
         found, stored = self._journaled.read_payloads(payload_ids)
         if stored:
-            with self._reader_lock, self._explained:
+            with self._reader_lock, self._translated_errors:
                 reader = self._open_connection(self._reader)
                 found.update(self._blocks.read_payloads(self._source(reader), stored))
         return found

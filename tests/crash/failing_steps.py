@@ -40,7 +40,7 @@ from storage.sqlite.commit_journal import CommitJournal
 from storage.sqlite.disk_reserve import DiskReserve
 from storage.sqlite.free_space import FreeSpace
 from storage.sqlite.journaled_commits import JournaledCommits
-from storage.sqlite.pending_records import PendingRecords, SentMessages
+from storage.sqlite.pending_records import PendingRecords, PendingSend
 from storage.sqlite.store import SqliteStore
 from storage.sqlite.write_ahead_log import WriteAheadLog
 from storage.statements import Statements
@@ -63,7 +63,7 @@ SQLITE_CLASSES = (
     JournaledCommits,
     CommitJournal,
     PendingRecords,
-    SentMessages,
+    PendingSend,
     Statements,
     WriteAheadLog,
     DiskReserve,
