@@ -71,6 +71,7 @@ class JournaledCommits:
         """Begins with what the journal has after the last moved entry. Raises `StoreUnusable`."""
         self._store_id = store_id
         self._moved_number = moved_number
+        self._due_number = self._noted_number = 0
         self._pending = self._read()
         self._is_stale = False
         self._is_open = True
@@ -110,7 +111,7 @@ class JournaledCommits:
     def write(self, records: Sequence[Record], index: BlockIndex) -> bool:
         """Writes a commit durably to the journal. Returns False, and writes nothing of it, if it has to be written to
         the tables. Raises `OSError`."""
-        self._known()
+        self._reread_if_stale()
         content = self._content(records, index)
         if content is None or not self._make_room(len(content)):
             return False
@@ -120,6 +121,7 @@ class JournaledCommits:
         except BaseException:
             self._append_failed()
             raise
+        self._note_freed_bytes()
         return True
 
     def begin_write(
@@ -160,6 +162,7 @@ class JournaledCommits:
         except BaseException:
             self._append_failed()
             raise
+        self._note_freed_bytes()
 
     def _content(self, records: Sequence[Record], index: BlockIndex) -> bytes | None:
         """Returns the content of an entry, or None if the records have to be written to the tables."""
@@ -178,7 +181,7 @@ class JournaledCommits:
     def _append_failed(self) -> None:
         self.forget()
         with suppress(Exception):  # bodies may be read before the next commit
-            self._known()
+            self._reread_if_stale()
 
     def _freed_bytes(self, records: Sequence[Record], index: BlockIndex) -> int:
         """Returns the size of the bodies in the tables that the records delete."""
@@ -227,18 +230,21 @@ class JournaledCommits:
 
     def _last_due_number(self) -> int:
         """Returns the number of the last entry that is to move now."""
-        journal, pending = self.journal, self._pending
-        if pending.freed_bytes > FREED_MAX_BYTES:
-            pending.freed_bytes = 0
-            self._due_number = journal.last_number
-        if pending.size_bytes > PENDING_MAX_BYTES:
+        journal = self.journal
+        if self._pending.size_bytes > PENDING_MAX_BYTES:
             return journal.last_number
         # The longer a message stays in the journal, the more probably it never has to move.
         return max(journal.old_last_number if journal.is_half_full else 0, self._due_number)
 
+    def _note_freed_bytes(self) -> None:
+        """A commit is durable. If pending records delete much from the tables, they are due, and the counting begins again."""
+        if self._pending.freed_bytes > FREED_MAX_BYTES:
+            self._pending.freed_bytes = 0
+            self._due_number = self.journal.last_number
+
     def note_time(self) -> None:
         """All that is pending now is old when this is called again."""
-        self._due_number = self._noted_number
+        self._due_number = max(self._due_number, self._noted_number)
         self._noted_number = self.journal.last_number
 
     def _move(self, up_to_number: int, size_bytes: int) -> None:
@@ -250,7 +256,8 @@ class JournaledCommits:
     def move_all(self, records: Sequence[Record] = ()) -> None:
         """Writes all pending records and then these to the tables, in one transaction. These get a number like an entry, so
         that later entries are not read after an older copy of the database that does not have them."""
-        pending = self._known()
+        self._reread_if_stale()
+        pending = self._pending
         number = self.journal.last_used_number + bool(records)
         if number > self._moved_number:
             part = pending.first_part(number, _ALL)
@@ -299,13 +306,12 @@ class JournaledCommits:
         """Reads the journal again before the next commit, because a commit failed. Bodies are read as before."""
         self._is_stale = True
 
-    def _known(self) -> PendingRecords:
-        if self._is_stale:
-            self._moved_number = self._read_moved_number()
-            if (
-                self._moved_number > self.journal.last_number
-            ):  # the transaction that failed has taken place
-                self.journal.begin(self._store_id, self._moved_number)
-            self._pending = self._read(self.journal.last_number)
-            self._is_stale = False
-        return self._pending
+    def _reread_if_stale(self) -> None:
+        if not self._is_stale:
+            return
+        self._moved_number = self._read_moved_number()
+        if self._moved_number > self.journal.last_number:
+            # The transaction that failed has taken place.
+            self.journal.begin(self._store_id, self._moved_number)
+        self._pending = self._read(self.journal.last_number)
+        self._is_stale = False
