@@ -43,7 +43,7 @@ class Checkpoints:
         self._lock = threading.Lock()
         """Held during a checkpoint. SQLite would skip a second one at the same time."""
         self._frames_left = 0
-        """Pages that the last checkpoint left, perhaps because another program reads the file."""
+        """Pages that the last checkpoint left, perhaps because another program reads the file. Written with the lock."""
         self._may_restart_log = False
         self.log_is_too_long = False
         """The log has to be truncated."""
@@ -65,9 +65,7 @@ class Checkpoints:
     @property
     def is_due(self) -> bool:
         """Whether `run` should be called. Needs no system call."""
-        frames = self._log.uncopied_frames
-        self._frames_left = min(self._frames_left, frames)
-        return frames >= self._frames_left + LOG_FRAMES or self.log_is_too_long
+        return self._log.uncopied_frames >= self._frames_left + LOG_FRAMES or self.log_is_too_long
 
     def run(self, reader_lock: threading.Lock) -> None:
         """Copies the log, and truncates it if it is too long. Commits and reads may run at the same time."""
@@ -116,6 +114,7 @@ class Checkpoints:
         there is no other space."""
         with self._lock:
             _copy(writer)
+            self._frames_left = min(self._frames_left, self._log.uncopied_frames)
 
 
 def _copy(connection: sqlite3.Connection) -> None:
