@@ -59,13 +59,6 @@ class Locations:
         blocks = self._parts[key].blocks
         return next((key << _BITS) + at for at in range(_MASK, -1, -1) if blocks[at])
 
-    def __iter__(self) -> Iterator[int]:
-        """Returns all ids, in order."""
-        for key in sorted(self._parts):
-            for at, block in enumerate(self._parts[key].blocks):
-                if block:
-                    yield (key << _BITS) + at
-
     def put(self, ids: Sequence[int], block: int) -> None:
         """Sets the locations of ids: this block, and their positions in the sequence."""
         count = len(ids)

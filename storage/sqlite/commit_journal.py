@@ -159,8 +159,8 @@ class CommitJournal:
             return False
         return self.fits(size_bytes)
 
-    def append(self, content: bytes) -> int:
-        """Writes an entry durably, after `make_room`. Returns its number. Raises `OSError`: then it is not an entry."""
+    def append(self, content: bytes) -> None:
+        """Writes an entry durably, after `make_room`. Raises `OSError`: then it is not an entry."""
         entry = self._begin_entry(content)
         try:
             self._write_synced(entry, self._position)
@@ -168,7 +168,6 @@ class CommitJournal:
             self._erase(self._position)
             raise
         self._end_entry()
-        return self.last_number
 
     def begin_append(self, content: bytes, writer: SyncedWriter, *, caller_waits: bool) -> bool:
         """Begins to write an entry. Nothing else is written until `end_append`. Returns False, and begins nothing, if
@@ -219,11 +218,6 @@ class CommitJournal:
     def last_used_number(self) -> int:
         """The number of the last entry, or of the one after it that could not be written."""
         return self.last_number + self.has_unfinished_entry
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the file is open. The first entry opens it, and syncs its folder."""
-        return self._file >= 0
 
     @property
     def is_in_place(self) -> bool:

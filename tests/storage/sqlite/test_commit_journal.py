@@ -39,11 +39,12 @@ def journal(tmp_path: Path):
 
 
 def append(journal: CommitJournal, content: bytes) -> int:
-    """As `JournaledCommits` does, with everything before the old segment moved."""
+    """As `JournaledCommits` does, with everything before the old segment moved. Returns the number of the entry."""
     if journal.is_full_with(len(content)):
         journal.switch()
     assert journal.make_room(len(content))
-    return journal.append(content)
+    journal.append(content)
+    return journal.last_number
 
 
 def test_entries_are_read_in_their_order(journal):
