@@ -67,19 +67,19 @@ class DiskSpace:
 
     async def _measure(self) -> None:
         if self._thread is None:
-            has_room = self._store.measure_room()
+            is_full = not self._store.measure_room()
         else:
             loop = asyncio.get_running_loop()
-            has_room = await loop.run_in_executor(self._thread, self._store.measure_room)
+            is_full = not await loop.run_in_executor(self._thread, self._store.measure_room)
         self.room.set_measured(*self._store.room)
-        if has_room != self.room.is_full:
+        if is_full == self.room.is_full:
             return
-        self.room.set_full(is_full=not has_room)
-        if has_room:
+        self.room.set_full(is_full=is_full)
+        if is_full:
+            log.error("storage.full", storage=self._url, fix=FULL_DISK_FIX)
+        else:
             log.info("storage.has_room", storage=self._url)
             self._has_room_again()
-        else:
-            log.error("storage.full", storage=self._url, fix=FULL_DISK_FIX)
 
     def _measured(self, done: asyncio.Task[None]) -> None:
         self._measuring = None
