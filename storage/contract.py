@@ -73,7 +73,7 @@ class Lease(NamedTuple):
 
 
 @dataclass(slots=True)
-class Snapshot:
+class StoreContent:
     """The content of a store, without bodies, for a broker that starts."""
 
     namespaces: Sequence[NamespaceStored] = ()
@@ -127,7 +127,7 @@ class Store(Protocol):
     def open(self) -> None:
         """Opens the store, and creates or migrates it if needed. Raises `StoreUnusable`."""
 
-    def load(self) -> Snapshot:
+    def load(self) -> StoreContent:
         """Returns everything that was committed."""
 
     def commit(self, records: Sequence[Record]) -> None:

@@ -30,7 +30,7 @@ from broker.core.contract.records import (
     SessionStateSet,
 )
 from broker.core.contract.sent_rows import SentPayloads, SentRows
-from storage.contract import UNLIMITED_ROOM, Snapshot
+from storage.contract import UNLIMITED_ROOM, StoreContent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -91,9 +91,9 @@ class MemoryStore:
     def open(self) -> None:
         """Nothing to do."""
 
-    def load(self) -> Snapshot:
+    def load(self) -> StoreContent:
         """Returns the current content."""
-        return Snapshot(
+        return StoreContent(
             namespaces=sorted(self._namespaces.values()),
             entities=sorted(self._entities.values(), key=lambda entity: entity.entity_id),
             rules=[row for rules in self._rules.values() for row in rules.values()],

@@ -30,7 +30,7 @@ _QUEUE_KEY = itemgetter(1, 2)
 
 
 class StoredState(Protocol):
-    """The state that the store loads at start. `storage.contract.Snapshot` implements it."""
+    """The state that the store loads at start. `storage.contract.StoreContent` implements it."""
 
     @property
     def entities(self) -> Sequence[EntityStored]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.contract.records import EntityStored, NamespaceStored, RuleRow, SessionStateSet
 from storage.blocks.stored_blocks import StoredBlocks
-from storage.contract import UNLIMITED_ROOM, OwnershipLost, Snapshot, StorageFull
+from storage.contract import UNLIMITED_ROOM, OwnershipLost, StorageFull, StoreContent
 from storage.migration_scripts import read_migrations
 from storage.postgres.batch import PostgresBatch
 from storage.postgres.block_source import PostgresBlockSource
@@ -231,7 +231,7 @@ class PostgresStore:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(self) -> Snapshot:
+    def load(self) -> StoreContent:
         """Returns everything that was committed. Messages and message ids are read lazily."""
         with self._writer_lock, self._translated_errors():
             if self._is_unsettled:
@@ -242,7 +242,7 @@ class PostgresStore:
             namespaces, entities, rules, numbers, states = self._read.all_rows(
                 "namespaces", "entities", "rules", "sequence_numbers", "session_states"
             )
-            return Snapshot(
+            return StoreContent(
                 namespaces=[NamespaceStored(*map(_text, row)) for row in namespaces],
                 entities=[
                     EntityStored(

@@ -23,7 +23,7 @@ from broker.core.contract.records import (
 )
 from storage.blocks.block_index import BlockIndex
 from storage.blocks.stored_blocks import StoredBlocks
-from storage.contract import Snapshot, StorageError, StorageFull, StoreUnusable
+from storage.contract import StorageError, StorageFull, StoreContent, StoreUnusable
 from storage.migration_scripts import read_migrations
 from storage.sqlite.background_commits import SqliteBackgroundCommits
 from storage.sqlite.batch import SqlBatch
@@ -410,13 +410,13 @@ class SqliteStore:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def load(self) -> Snapshot:
+    def load(self) -> StoreContent:
         """Returns everything that was committed. Messages and message ids are read lazily."""
         self._open_connection(self._reader)
         self._move_pending()
         one = self._statements.one
         with self._translated_errors, closing(self._connect(_READING_PRAGMAS)) as reader:
-            return Snapshot(
+            return StoreContent(
                 namespaces=[NamespaceStored(*row) for row in reader.execute(one("namespaces"))],
                 entities=[EntityStored(*row) for row in reader.execute(one("entities"))],
                 rules=[RuleRow(*row) for row in reader.execute(one("rules"))],

@@ -16,7 +16,7 @@ from broker.core.contract.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from storage.contract import Snapshot, Store
+    from storage.contract import Store, StoreContent
 
 QUEUE = 1
 OTHER_QUEUE = 2
@@ -78,9 +78,9 @@ def messages(store: Store) -> list[MessageRow]:
     return _all_messages(store.load())
 
 
-def _all_messages(snapshot: Snapshot) -> list[MessageRow]:
-    packed = [row for rows, dead in snapshot.packed_messages for row in rows.live_rows(dead)]
-    return sorted([*snapshot.messages, *packed])
+def _all_messages(content: StoreContent) -> list[MessageRow]:
+    packed = [row for rows, dead in content.packed_messages for row in rows.live_rows(dead)]
+    return sorted([*content.messages, *packed])
 
 
 def message_ids(store: Store) -> list[int]:
@@ -90,18 +90,18 @@ def message_ids(store: Store) -> list[int]:
 
 def everything(store: Store) -> dict[str, Any]:
     """All a store holds, in a form that can be compared."""
-    snapshot = store.load()
-    seen = range(snapshot.highest_message_id + 1)
+    content = store.load()
+    seen = range(content.highest_message_id + 1)
     return {
-        "namespaces": list(snapshot.namespaces),
-        "entities": list(snapshot.entities),
-        "rules": sorted(snapshot.rules),
-        "sequence_numbers": dict(snapshot.sequence_numbers),
-        "highest_message_id": snapshot.highest_message_id,
-        "messages": _all_messages(snapshot),
+        "namespaces": list(content.namespaces),
+        "entities": list(content.entities),
+        "rules": sorted(content.rules),
+        "sequence_numbers": dict(content.sequence_numbers),
+        "highest_message_id": content.highest_message_id,
+        "messages": _all_messages(content),
         "session_states": sorted(
-            snapshot.session_states, key=lambda state: (state.entity_id, state.session_id)
+            content.session_states, key=lambda state: (state.entity_id, state.session_id)
         ),
-        "message_ids": sorted(snapshot.message_ids),
+        "message_ids": sorted(content.message_ids),
         "payloads": dict(store.read_payloads(seen)),
     }

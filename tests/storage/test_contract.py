@@ -512,11 +512,11 @@ def test_text_comes_back_as_it_was(store, text):
         ]
     )
     reopen(store)
-    snapshot = store.load()
+    content = store.load()
     assert [message] == messages(store)
-    assert [state] == list(snapshot.session_states)
-    assert [(QUEUE, text, 5)] == list(snapshot.message_ids)
-    assert [entity(QUEUE, text, definition=text, namespace=text)] == list(snapshot.entities)
+    assert [state] == list(content.session_states)
+    assert [(QUEUE, text, 5)] == list(content.message_ids)
+    assert [entity(QUEUE, text, definition=text, namespace=text)] == list(content.entities)
 
 
 def test_a_store_can_be_closed_twice(store):

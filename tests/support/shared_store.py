@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.core.contract.records import Record
-    from storage.contract import Snapshot
+    from storage.contract import StoreContent
 
 
 class SharedDatabase:
@@ -120,7 +120,7 @@ class SharedFakeStore:
     def open(self) -> None:
         self._connected()
 
-    def load(self) -> Snapshot:
+    def load(self) -> StoreContent:
         return self._connected().content.load()
 
     def commit(self, records: Sequence[Record]) -> None:

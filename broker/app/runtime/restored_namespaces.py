@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from broker.core.contract.records import NamespaceStored, Record
-    from storage.contract import Snapshot
+    from storage.contract import StoreContent
 
     NewNamespace = Callable[[str, MessageIds], Namespace]
 
@@ -76,7 +76,7 @@ class RestoredNamespaces:
 
 
 def restored_namespaces(
-    stored: Snapshot,
+    stored: StoreContent,
     declared: Iterable[str],
     default: str,
     new_namespace: NewNamespace,
@@ -121,7 +121,7 @@ def _definitions(
     return definitions, snapshots
 
 
-def _without(stored: Snapshot, names: set[str]) -> list[Record]:
+def _without(stored: StoreContent, names: set[str]) -> list[Record]:
     """Removes namespaces and their snapshots from the stored state. Returns the records that delete them. Their
     messages belong to no entity then, and are deleted in parts."""
 
