@@ -55,7 +55,9 @@ log = structlog.get_logger("peeklock.core")
 STOPPING_TEXT = "The broker is stopping."
 RESTARTING_TEXT = "The broker is starting again; try again at once."
 FAILED_RESTARTS_MAX = 5
-"""After so many restorations without a released turn between them, the process stops."""
+"""After so many restorations, none of which was of use, the process stops: see `_has_recovered`."""
+RECOVERED_S = 1.0
+"""A turn that fails sooner after a restoration than this may fail after each one."""
 ON_DEMAND_PAYLOAD_BYTES = 4 << 20
 """Memory for the bodies of waiting messages in a namespace that was created while the broker ran. There may be many
 of them."""
@@ -84,6 +86,9 @@ class DurableCore:
         self._restarting: asyncio.Task[None] | None = None
         self._restoring = False
         self._failed_restarts = 0
+        self._restart_reason: Exception | None = None
+        self._resumed_s = 0.0
+        """When the last restoration had ended."""
         """Restorations since a turn was last released."""
         self.registry = NamespaceRegistry(topology.authorization_rules)
         self.namespaces = self.registry.live
@@ -351,7 +356,7 @@ class DurableCore:
         )
 
     def _release(self, turn: Turn) -> None:
-        if not self._restoring:
+        if self._failed_restarts and self._has_recovered:
             self._failed_restarts = 0
         if turn.unstored_bytes or self._disk_space.room.is_scarce:
             self._disk_space.stored(turn)
@@ -402,6 +407,7 @@ class DurableCore:
             if self._failed_restarts > FAILED_RESTARTS_MAX:
                 self._stop_process(error)  # it would fail in the same way again and again
                 return
+            self._restart_reason = error
             log.error("starting_again", reason=str(error))
             self.turns.suspend()
             self._observer.restored_from_store(str(error))
@@ -423,10 +429,20 @@ class DurableCore:
             reason
         )  # clients that connected meanwhile attached to the old namespaces
         self._restarting = None
+        self._resumed_s = self._clock.stopwatch_s()
         had_stopped, self._standby.not_serving = self._standby.not_serving is not None, None
         self.turns.resume()
         if had_stopped:
             self._observer.serving_again()
+
+    @property
+    def _has_recovered(self) -> bool:
+        """Whether the last restoration was of use, if a turn can be released now. On a full disk every release frees
+        space. A turn that fails may be due again after each restoration, and other turns are released before it."""
+        if self._restoring:
+            return False
+        lasts_s = self._clock.stopwatch_s() - self._resumed_s
+        return isinstance(self._restart_reason, StorageFull) or lasts_s >= RECOVERED_S
 
     def check_room(self, size_bytes: int) -> None:
         """Raises `ServerBusy` if the store has no room for messages of this size."""

@@ -13,8 +13,10 @@ import pytest
 from broker.app.runtime import postponed_work
 from broker.app.runtime.clock import Clock
 from broker.app.runtime.durable_core import DurableCore
-from broker.core.contract.commands import CreateEntity
+from broker.core.contract.commands import CreateEntity, PayloadsLoaded, Tick
+from broker.core.contract.counting import Counts, Outcome
 from broker.core.contract.errors import ServerBusy
+from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
 from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
@@ -135,10 +137,11 @@ async def test_bodies_that_are_still_to_be_read_are_dropped_by_a_close(
     assert [] == failures
 
 
-async def test_a_broker_whose_every_turn_fails_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("others_succeed", [False, True])
+async def test_a_broker_that_fails_after_each_restoration_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others_succeed: bool
 ) -> None:
-    """Otherwise it would start again forever and serve no client."""
+    """Otherwise it would start again forever and serve no client. Turns before the one that fails may succeed."""
     failed = asyncio.Event()
 
     class Told(QuietObserver):
@@ -151,7 +154,12 @@ async def test_a_broker_whose_every_turn_fails_stops(
     await core.open()
     await core.begin()
 
-    def apply(*_: object) -> None:
+    def apply(namespace: Namespace, command: object, _: int, turn: Turn) -> None:
+        if others_succeed and isinstance(command, Tick):
+            turn.count(Counts(), Outcome.UNMATCHED, 0)
+            next_command = PayloadsLoaded({})
+            asyncio.get_running_loop().call_soon(core.turns.submit, namespace, next_command)
+            return
         raise MemoryError
 
     monkeypatch.setattr(Namespace, "apply", apply)
