@@ -56,8 +56,9 @@ STOPPING_TEXT = "The broker is stopping."
 RESTARTING_TEXT = "The broker is starting again; try again at once."
 FAILED_RESTARTS_MAX = 5
 """After so many restorations, none of which was of use, the process stops: see `_has_recovered`."""
-RECOVERED_S = 1.0
-"""A turn that fails sooner after a restoration than this may fail after each one."""
+RECOVERED_S = 0.1
+"""A turn that fails sooner after a restoration than this may fail after each one. A client needs longer to connect again
+and repeat what made a turn fail: others are served meanwhile."""
 ON_DEMAND_PAYLOAD_BYTES = 4 << 20
 """Memory for the bodies of waiting messages in a namespace that was created while the broker ran. There may be many
 of them."""

@@ -16,7 +16,6 @@ from broker.app.runtime.durable_core import DurableCore
 from broker.core.contract.commands import CreateEntity, PayloadsLoaded, Tick
 from broker.core.contract.counting import Counts, Outcome
 from broker.core.contract.errors import ServerBusy
-from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
 from config.files.topology import Topology
 from config.model.definitions import QueueDefinition
@@ -26,6 +25,8 @@ from tests.support.core_observer import QuietObserver
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from broker.core.contract.turn import Turn
 
 NAMESPACE = "sbemulatorns"
 
