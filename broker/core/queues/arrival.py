@@ -33,7 +33,7 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
     expires = queue.default_time_to_live_ms < UNLIMITED_MS
     expiring: list[Message] = []
     scheduled: list[Message] = []
-    has_numbers = False
+    has_numbers = has_times = False
     for message in messages:
         message.id = message.payload_id = message_id
         message.queue = queue
@@ -43,6 +43,8 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
         else:
             message.enqueue_sequence_number = number
         message.enqueued_time_ms = now_ms
+        if message.scheduled_enqueue_time_ms:
+            has_times = True
         if message.scheduled_enqueue_time_ms > now_ms:
             scheduled.append(message)
         elif expires or message.time_to_live_ms is not None:
@@ -54,7 +56,7 @@ def store(queue: Queue, messages: Sequence[Message], now_ms: int, turn: Turn) ->
     queue.context.payloads.add_bodies(size_bytes)
     _enter(queue, first_number, messages, size_bytes, expiring, scheduled, now_ms)
     if (
-        not scheduled
+        not has_times  # also not in the past: receivers see the time
         and (not expiring or _have_one_expiry(messages))
         and (not has_numbers or _have_consecutive_numbers(messages))
     ):

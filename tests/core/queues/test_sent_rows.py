@@ -37,6 +37,7 @@ SESSIONS = QueueDefinition(requires_session=True)
         (PLAIN, [message("a", time_to_live_ms=5), message("b", time_to_live_ms=5)], True),
         (PLAIN, [message("a", time_to_live_ms=5), "b"], False),
         (PLAIN, ["a", message("b", at_ms=1 << 50)], False),
+        (PLAIN, ["a", message("b", at_ms=1)], False),
         (EXPIRING, ["a", message("b", time_to_live_ms=2 * HOUR_MS)], True),
         (EXPIRING, ["a", message("b", time_to_live_ms=5)], False),
         (SESSIONS, [message("a", session="x"), message("b", session="y")], True),
