@@ -87,6 +87,7 @@ class ReadyMessages:
                 return fresh[self._head]
             self._head += 1
         self._compact()
+        self.blocked = False
         return None
 
     def add(self, messages: Sequence[Message]) -> None:
@@ -120,6 +121,8 @@ class ReadyMessages:
         self._head = 0
         self._read_ahead_to = len(ahead)
         self._ahead_bytes = sum([message.size for message in ahead])
+        if not self._fresh and not self._returned:
+            self.blocked = False  # nobody takes from an empty list, so `take` would not reset it
 
     def take(self, count: int, max_bytes: int) -> list[Message]:
         """Remove and return the next messages, up to a number and size, or up to a message without

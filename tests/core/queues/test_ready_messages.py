@@ -99,3 +99,30 @@ def test_the_others_stay_in_order_when_messages_are_removed():
         message.body = b"body"
     assert [] == [message for message in ready.to_read_ahead() if message in read]
     assert stayed == ready.take(9_000, 1 << 30)
+
+
+def test_an_empty_list_waits_for_no_body():
+    """Nothing is taken from it, so nothing else would find out, and a receiver that drains would wait forever."""
+    for discards in (True, False):
+        ready = ReadyMessages()
+        messages = [waiting(number, paged=True) for number in range(1, 1_100)]
+        ready.add(messages)
+        assert ([], True) == (ready.take(9, 100), ready.blocked)
+        for message in messages:
+            message.queue = None
+        if discards:
+            ready.discard(len(messages))
+        assert ready.first is None
+        assert (0, False) == (len(ready), ready.blocked)
+
+
+def test_discarding_some_keeps_what_is_known_about_the_others():
+    """The first of the others has no body either."""
+    ready = ReadyMessages()
+    messages = [waiting(number, paged=True) for number in range(1, 1_100)]
+    ready.add(messages)
+    ready.take(9, 100)
+    for message in messages[:-1]:
+        message.queue = None
+    ready.discard(len(messages) - 1)
+    assert (1, True) == (len(ready), ready.blocked)
