@@ -135,6 +135,8 @@ class MessageRequests:
             self._deferred(queue, number, command.session_id)
             for number in dict.fromkeys(command.sequence_numbers)
         ]
+        if not messages:
+            return []
         limit_bytes = self._context.limits.receive_deferred_max_bytes
         if len(messages) > 1 and sum(message.size for message in messages) > limit_bytes:
             raise ArgumentOutOfRange(

@@ -182,3 +182,10 @@ def test_few_bytes_are_fetched_at_once():
     dialogue.run(Settle(R, [T1, T2, T3], ["h", "i", "j"], DEFER))
     assert dialogue >> fetch(1, 2) << Reply(CLIENT, "fetch", None, ArgumentOutOfRange)
     assert ["c" * 2_000] == [text_of(fetched) for fetched, _ in dialogue.ask(fetch(3))]
+
+
+@pytest.mark.parametrize("mode", ReceiveMode)
+def test_fetching_no_numbers_fetches_nothing(dialogue, mode):
+    """No lock is made for nothing: it would never be settled, and stay with its receiver."""
+    assert [] == dialogue.ask(fetch(mode=mode))
+    assert CLIENT not in dialogue.namespace._links._detached
