@@ -20,8 +20,13 @@ from broker.core.messages.message_rows import rows_of
 from broker.core.operations.control_reading import numbered, sessions_of
 from broker.core.operations.link_operations import sendable
 from broker.core.operations.message_requests import BodiesAwaited
-from broker.core.queues.dead_lettering import dead_letter
-from broker.core.queues.message_deadlines import forget_schedule, watch_schedule
+from broker.core.queues.dead_lettering import dead_letter, expire
+from broker.core.queues.message_deadlines import (
+    forget_expiry,
+    forget_schedule,
+    watch_expiry,
+    watch_schedule,
+)
 from broker.core.queues.queue import MAIN
 from broker.core.queues.settlement import return_locked
 from config.model.definitions import TopicDefinition
@@ -135,7 +140,7 @@ class ControlChanges:
             if message.state is MessageState.DEFERRED and message.lock_token is None
         ]
         if deferred:
-            _return_deferred(queue, deferred, turn)
+            _return_deferred(queue, deferred, now_ms, turn)
         if scheduled:
             _move_schedule(queue, scheduled, now_ms)
             self._admission.activate(scheduled, now_ms, turn)
@@ -249,7 +254,19 @@ def _move_schedule(queue: Queue, messages: Sequence[Message], at_ms: int) -> Non
     watch_schedule(deadlines, messages)
 
 
-def _return_deferred(queue: Queue, messages: Sequence[Message], turn: Turn) -> None:
+def _return_deferred(queue: Queue, deferred: Sequence[Message], now_ms: int, turn: Turn) -> None:
+    """Make deferred messages active. Those that have expired meanwhile are expired instead, as when they are
+    received."""
+    expired = [message for message in deferred if 0 < message.expires_at_ms <= now_ms]
+    if expired:
+        expire(queue, expired, turn)
+    messages = [message for message in deferred if message.queue is queue]
+    if not messages:
+        return
+    # The expiry of a message that was deferred when the broker started is not watched yet.
+    expiring = [message for message in messages if message.expires_at_ms]
+    forget_expiry(queue.context.deadlines, expiring)
+    watch_expiry(queue.context.deadlines, expiring)
     for message in messages:
         message.state = MessageState.ACTIVE
     queue.deferred_count -= len(messages)
