@@ -5,6 +5,7 @@ Paths are compared without case and keep the case with which the entity was crea
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from broker.core.contract.errors import EntityNotFound
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SUBSCRIPTIONS = "/subscriptions/"
 _DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 _TRANSFER_SUFFIX = "/$transfer"
+_SUBSCRIPTION_PATH = re.compile(f"(.+){SUBSCRIPTIONS}(.*)", re.ASCII | re.DOTALL | re.IGNORECASE)
+"""Finds both names in the path itself: `İ`, for example, is longer in lower case."""
 
 
 class Directory:
@@ -88,11 +91,10 @@ class Directory:
     def topic_of(self, path: str) -> tuple[Topic, str]:
         """Returns the topic of the path of a subscription, and the name of the subscription. Raises
         `EntityNotFound` if there is no such topic."""
-        topic_key, _, _ = path.lower().rpartition(SUBSCRIPTIONS)
-        if not topic_key:
+        names = _SUBSCRIPTION_PATH.fullmatch(path)
+        if names is None:
             raise EntityNotFound(path)
-        topic = self.topic(path[: len(topic_key)])
-        return topic, path[len(topic_key) + len(SUBSCRIPTIONS) :]
+        return self.topic(names[1]), names[2]
 
     def add(self, entity: Entity) -> None:
         """Add an entity. A subscription is added to its topic."""
