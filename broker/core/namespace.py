@@ -116,7 +116,7 @@ class Namespace:
         sends = SendHandler(limits, links, directory, admission, transactions)
         settlements = SettleHandler(links, directory, transactions)
         requests = MessageRequests(context, directory, links, settlements)
-        scheduling = SchedulingRequests(directory, admission, transactions)
+        scheduling = SchedulingRequests(limits, directory, admission, transactions)
         sessions = SessionRequests(context, directory)
         rules = RuleAdministration(limits, directory)
         administration = EntityAdministration(name, context, directory, links, admission, rules)

@@ -12,6 +12,7 @@ from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import MessageNotFound
 from broker.core.contract.message import MessageState
 from broker.core.contract.transitions import TransitionKind
+from broker.core.operations.atomic_limits import check_copies, check_count
 from broker.core.operations.link_operations import sendable
 from broker.core.operations.partition_keys import partition_keys
 from broker.core.queues.arrival import renumber
@@ -27,16 +28,22 @@ if TYPE_CHECKING:
     from broker.core.operations.admission import Admission
     from broker.core.operations.transactions import Transactions
     from broker.core.queues.queue import Queue
+    from config.model.limits import Limits
 
 
 class SchedulingRequests:
     """Answers `Schedule` and `CancelScheduled`."""
 
-    __slots__ = ("_admission", "_directory", "_transactions")
+    __slots__ = ("_admission", "_directory", "_limits", "_transactions")
 
     def __init__(
-        self, directory: Directory, admission: Admission, transactions: Transactions
+        self,
+        limits: Limits,
+        directory: Directory,
+        admission: Admission,
+        transactions: Transactions,
     ) -> None:
+        self._limits = limits
         self._directory = directory
         self._admission = admission
         self._transactions = transactions
@@ -44,11 +51,18 @@ class SchedulingRequests:
     def schedule(self, command: Schedule, now_ms: int, turn: Turn) -> list[int]:
         """Store scheduled messages, all or none. Returns the numbers that they have until they are active."""
         entity, queue = sendable(self._directory, command.path)
+        count = len(command.messages)
+        check_count("A request to schedule messages", count, self._limits)
         self._admission.check(entity, command.messages)
         if command.transaction_id is not None:
             operation = TransactionalSchedule(entity, command.messages, self._admission)
-            self._transactions.hold(command.transaction_id, command.connection, operation)
+            # Messages may be due when the transaction commits.
+            copies = count * entity.copies_per_message
+            self._transactions.hold(command.transaction_id, command.connection, operation, copies)
             return operation.reserve()
+        due = sum(message.scheduled_enqueue_time_ms <= now_ms for message in command.messages)
+        copies = count - due + due * entity.copies_per_message
+        check_copies("A request to schedule messages", copies)
         self._admission.accept(entity, command.messages, now_ms, turn)
         return [
             # A duplicate is dropped without an error: its number belongs to no message.

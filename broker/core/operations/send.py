@@ -14,9 +14,9 @@ from broker.core.contract.errors import (
     BrokerError,
     EntityDisabled,
     MessageSizeExceeded,
-    QuotaExceeded,
     TransactionUnknown,
 )
+from broker.core.operations.atomic_limits import check_copies, check_count
 from broker.core.operations.partition_keys import partition_keys, via_partition_keys
 from broker.core.queues.dead_lettering import count_dead_letters, store_dead_letters
 
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
     from broker.core.operations.link_operations import LinkOperations, Sender
     from broker.core.operations.transactions import Transactions
     from config.model.limits import Limits
-
-ATOMIC_COPIES_MAX = 100_000
-"""How many copies on all subscriptions a batch or a transaction may make. They are stored in one turn and
-one commit, and other clients wait for it."""
 
 
 class SendHandler:
@@ -89,7 +85,7 @@ class SendHandler:
             self._check_batch(pending, command.size_bytes)
             pending.check()
             if command.transaction_id is None:
-                _check_copies("A batch", pending.copies)
+                check_copies("A batch", pending.copies)
                 pending.run(now_ms, turn)
             else:
                 self._hold(command.transaction_id, pending)
@@ -100,11 +96,7 @@ class SendHandler:
             turn.effects.append(SendAccepted(command.peer, [command.handle]))
 
     def _hold(self, transaction_id: bytes, pending: PendingSend) -> None:
-        transaction = self._transactions.find(transaction_id, pending.connection)
-        copies = transaction.copies + pending.copies
-        _check_copies("A transaction", copies)
-        self._transactions.hold(transaction_id, pending.connection, pending)
-        transaction.copies = copies
+        self._transactions.hold(transaction_id, pending.connection, pending, pending.copies)
 
     def _refuse(
         self, command: Send | SendBatch, handles: Iterable[object], error: BrokerError, turn: Turn
@@ -121,10 +113,7 @@ class SendHandler:
         self._transactions.set_rollback_only(command.transaction_id, connection, error)
 
     def _check_batch(self, batch: PendingSend, sent_bytes: int) -> None:
-        if batch.operations > self._limits.batch_max_messages:
-            raise MessageSizeExceeded(
-                f"A batch has at most {self._limits.batch_max_messages} messages."
-            )
+        check_count("A batch", batch.operations, self._limits)
         if (sent_bytes or batch.size_bytes) > self._limits.batch_max_bytes:
             raise MessageSizeExceeded(f"A batch has at most {self._limits.batch_max_bytes} bytes.")
         self._admission.observe_batch(
@@ -227,11 +216,3 @@ class PendingSend:
 
     def undo(self, now_ms: int, turn: Turn) -> None:
         """Nothing to undo: the messages were never stored."""
-
-
-def _check_copies(what: str, copies: int) -> None:
-    if copies > ATOMIC_COPIES_MAX:
-        raise QuotaExceeded(
-            f"{what} is stored as a whole, with all copies for subscriptions, and makes at most "
-            f"{ATOMIC_COPIES_MAX} messages; this would be {copies}."
-        )

@@ -21,6 +21,7 @@ from broker.core.contract.errors import (
     TransactionUnknown,
 )
 from broker.core.contract.storage_room import needed_bytes
+from broker.core.operations.atomic_limits import check_copies
 from broker.core.queues.deadlines import Due
 
 if TYPE_CHECKING:
@@ -174,10 +175,17 @@ class Transactions:
         return transaction
 
     def hold(
-        self, transaction_id: bytes, connection: object, operation: TransactionOperation
+        self,
+        transaction_id: bytes,
+        connection: object,
+        operation: TransactionOperation,
+        copies: int = 0,
     ) -> None:
-        """Hold an operation until the discharge. Raises if the transaction is unknown or full."""
+        """Hold an operation until the discharge. `copies`: how many messages it may store on all subscriptions.
+        Raises if the transaction is unknown or full."""
         transaction = self.find(transaction_id, connection)
+        copies += transaction.copies
+        check_copies("A transaction", copies)
         limits = self._context.limits
         if transaction.operations + operation.operations > limits.transaction_max_operations:
             raise QuotaExceeded(
@@ -195,6 +203,7 @@ class Transactions:
                 raise PartitionMismatch
         transaction.partitions = partitions
         transaction.held.append(operation)
+        transaction.copies = copies
         transaction.operations += operation.operations
         observations = self._context.observations
         if transaction.operations > observations.azure.transaction_max_operations:

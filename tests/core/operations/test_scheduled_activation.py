@@ -7,10 +7,13 @@ import pytest
 from broker.core.contract.commands import (
     AttachSender,
     CancelScheduled,
+    Declare,
     DeleteEntity,
+    Discharge,
     GetEntity,
     Peek,
     Schedule,
+    SendBatch,
     Tick,
 )
 from broker.core.contract.errors import (
@@ -19,13 +22,22 @@ from broker.core.contract.errors import (
     MessageNotFound,
     MessageSizeExceeded,
     NotAllowed,
+    QuotaExceeded,
+    TransactionRolledBack,
 )
 from broker.core.contract.message import MessageState
 from broker.core.contract.records import MessagesDeleted
+from broker.core.operations.atomic_limits import ATOMIC_COPIES_MAX
 from broker.core.operations.scheduled_activation import SORTED_PER_ACTIVATED
 from broker.core.queues.backlog import PART_MESSAGES as AT_A_TIME
 from broker.core.queues.deadlines import Due
-from config.model.definitions import EntityStatus, QueueDefinition
+from config.model.definitions import (
+    EntityStatus,
+    QueueDefinition,
+    SubscriptionDefinition,
+    TopicDefinition,
+)
+from config.model.limits import Limits
 from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
@@ -279,3 +291,44 @@ def test_a_crowd_whose_queue_is_deleted_never_comes():
     dialogue.ask(DeleteEntity(CLIENT, "d", "q"))
     while dialogue.namespace.next_deadline_ms() is not None:
         assert {MessagesDeleted} >= {type(record) for record in dialogue.run(Tick()).records}
+
+
+def wide_topic(subscriptions=100):
+    copies = {f"t/Subscriptions/{n}": SubscriptionDefinition() for n in range(subscriptions)}
+    return CoreDialogue(entities={"t": TopicDefinition(), **copies}, attach=False)
+
+
+MANY = ATOMIC_COPIES_MAX // 100 + 1
+
+
+def test_scheduling_messages_that_would_become_too_many_is_refused():
+    """Messages whose time is not in the future are stored in one turn, like a batch."""
+    dialogue = wide_topic()
+    request = schedule(*[message("m") for _ in range(MANY)], path="t")
+    assert dialogue >> request << Reply(CLIENT, "s", error=QuotaExceeded)
+
+
+def test_messages_for_later_are_no_copies_yet():
+    """They are activated in parts, so as many may be scheduled as a batch has messages."""
+    dialogue = wide_topic()
+    dialogue.run(schedule(*[message("m", at_ms=LATER_MS) for _ in range(MANY)], path="t"))
+    assert MANY == dialogue.ask(GetEntity(CLIENT, "get", "t")).scheduled_count
+
+
+def test_a_transaction_counts_the_copies_of_scheduled_messages():
+    """Together with those of messages that it sends."""
+    dialogue = wide_topic(ATOMIC_COPIES_MAX // 100)
+    dialogue.run(AttachSender(S, "t"), Declare(CLIENT, "declare"))
+    some = [message("m") for _ in range(60)]
+    dialogue.run(Schedule(CLIENT, "s", "t", some, T1))
+    (refused,) = dialogue.run(SendBatch(S, some, "h", T1)).effects
+    assert isinstance(refused.error, QuotaExceeded)
+    (reply,) = dialogue.run(Discharge(CLIENT, "discharge", T1, fail=False)).effects
+    assert isinstance(reply.error, TransactionRolledBack)
+
+
+def test_a_request_schedules_no_more_messages_than_a_batch_has():
+    """It is stored as a whole, too."""
+    dialogue = CoreDialogue(limits=Limits(batch_max_messages=1))
+    two = [message(text, at_ms=LATER_MS) for text in "ab"]
+    assert dialogue >> schedule(*two) << Reply(CLIENT, "s", error=MessageSizeExceeded)

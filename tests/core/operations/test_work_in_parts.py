@@ -25,7 +25,7 @@ from broker.core.contract.effects import Reply, Settled, SettleRefused
 from broker.core.contract.errors import BrokerError, MessageLockLost, QuotaExceeded
 from broker.core.contract.records import MessagesDeleted, MessagesUpdated
 from broker.core.contract.settlement_values import COMPLETE, DEFER, ReceiveMode
-from broker.core.operations.send import ATOMIC_COPIES_MAX
+from broker.core.operations.atomic_limits import ATOMIC_COPIES_MAX
 from config.model.definitions import QueueDefinition, SubscriptionDefinition, TopicDefinition
 from tests.support.core_dialogue import (
     CLIENT,
