@@ -105,6 +105,7 @@ class Directory:
         self.keys.replace(entity.path, None, entity.definition)
         if isinstance(entity, Subscription):
             topic, name = self.topic_of(entity.path)
+            entity.owner = topic
             topic.subscribe(name, entity)
         else:
             self.queue_and_topic_count += 1

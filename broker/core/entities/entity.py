@@ -60,7 +60,7 @@ class Entity:
     __slots__ = (
         "_idle_at_ms",
         "_is_send_disabled",
-        "_present_since_ms",
+        "_kept_since_ms",
         "accessed_time_ms",
         "azure_message_max_bytes",
         "context",
@@ -74,6 +74,7 @@ class Entity:
         "main",
         "max_message_bytes",
         "max_size_bytes",
+        "owner",
         "path",
         "senders",
         "transfer_dead_letters",
@@ -97,8 +98,10 @@ class Entity:
         self.created_time_ms = self.updated_time_ms = now_ms
         self.accessed_time_ms = 0
         """When a client used it last. 0 if no client has."""
-        self._present_since_ms = now_ms
-        """When it was created, or restored from the store."""
+        self._kept_since_ms = now_ms
+        """When its idle time began again last without an access: see `restart_idle_time`."""
+        self.owner: Entity | None = None
+        """The topic of a subscription. What is done with a subscription is done with its topic."""
         self.main, self.dead_letters, self.transfer_dead_letters = (
             Queue(context, entity_id, path + suffix, sub_queue, self.usage)
             for suffix, sub_queue in (
@@ -229,11 +232,13 @@ class Entity:
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Take messages that are stored already and are in no queue now."""
+        self.restart_idle_time(now_ms)
         enqueue(self.main, messages, now_ms)
         turn.records.append(MessagesUpdated(rows_of(messages)))
 
     def activate(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """Activate scheduled messages of its queue, in the order of their numbers."""
+        self.restart_idle_time(now_ms)
         numbers = [message.sequence_number for message in messages]
         activate(self.main, messages, now_ms, turn)
         if self.context.history is not None:
@@ -260,6 +265,8 @@ class Entity:
     def record_access(self, now_ms: int) -> None:
         """A client uses the entity."""
         self.accessed_time_ms = now_ms
+        if self.owner is not None:
+            self.owner.restart_idle_time(now_ms)
 
     # --- what is allowed --------------------------------------------------------------------
 
@@ -314,10 +321,33 @@ class Entity:
     @property
     def idle_limit_ms(self) -> int:
         """Returns how long it may be idle before it is deleted."""
+        return UNLIMITED_MS if self._forwards else self.definition.auto_delete_on_idle_ms
+
+    @property
+    def _forwards(self) -> bool:
+        """Whether it forwards its messages. To the service that is the same as a receiver."""
         definition = self.definition
-        if not isinstance(definition, TopicDefinition) and definition.forward_to is not None:
-            return UNLIMITED_MS
-        return definition.auto_delete_on_idle_ms
+        return not isinstance(definition, TopicDefinition) and definition.forward_to is not None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether it cannot be idle now: it has links or scheduled messages, it forwards, or one of its subscriptions
+        is in use."""
+        return bool(
+            self.senders
+            or self.receiver_count
+            or self.main.scheduled_count
+            or self._forwards
+            or any(dependent.is_in_use for dependent in self.dependents)
+        )
+
+    def restart_idle_time(self, now_ms: int) -> None:
+        """It is changed, or messages arrive that no client sends: its idle time begins again, and that of its topic.
+        The service counts the same as use (documentation of AutoDeleteOnIdle). The deadline stays: the check sets a
+        later one."""
+        self._kept_since_ms = max(self._kept_since_ms, now_ms)
+        if self.owner is not None:
+            self.owner.restart_idle_time(now_ms)
 
     def schedule_idle_check(self, now_ms: int) -> None:
         """Set the deadline at which it may have been idle for too long."""
@@ -325,20 +355,18 @@ class Entity:
         deadlines.discard(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
         limit_ms = self.idle_limit_ms
         if limit_ms < UNLIMITED_MS and not self.is_deleted:
-            since_ms = now_ms if self.senders or self.receiver_count else self.idle_since_ms
+            since_ms = now_ms if self.is_in_use else self.idle_since_ms
             self._idle_at_ms = max(since_ms + limit_ms, now_ms + 1)
             deadlines.add(Due.IDLE_ENTITY, self._idle_at_ms, (self,))
 
     def is_idle(self, now_ms: int) -> bool:
         """Returns whether it has been idle for too long."""
-        if self.senders or self.receiver_count:
-            return False
-        return self.idle_since_ms + self.idle_limit_ms <= now_ms
+        return not self.is_in_use and self.idle_since_ms + self.idle_limit_ms <= now_ms
 
     @property
     def idle_since_ms(self) -> int:
-        """Returns when it was used last, or when it was created or restored."""
-        return max(self.accessed_time_ms, self._present_since_ms)
+        """Returns when it was used or changed last, or when it was created or restored."""
+        return max(self.accessed_time_ms, self._kept_since_ms)
 
     # --- view and record ------------------------------------------------------------------
 

@@ -89,8 +89,8 @@ class DueActions:
             session.expire(now_ms, turn)
 
     def _end_session_waits(self, waits: Iterable[SessionWait], now_ms: int, turn: Turn) -> None:
-        del now_ms
         for wait in waits:
+            self._administration.restart_idle_time(wait.receiver.queue, now_ms)
             self._links.forget(wait.receiver)
             wait.sessions.time_out(wait.receiver, turn)
 

@@ -174,12 +174,15 @@ class EntityAdministration:
                 raise refusal
         self._check_features(definition)
         self._forwarding.check(entity.path, definition, before)
+        entity.restart_idle_time(now_ms)
         self._change(entity, definition, now_ms, turn)
         return entity.view()
 
     def delete_entity(self, command: ask.DeleteEntity, now_ms: int, turn: Turn) -> None:
         """Delete an entity with its messages, and a topic with its subscriptions."""
-        self.delete(self._directory.entity(command.path), now_ms, turn)
+        entity = self._directory.entity(command.path)
+        entity.restart_idle_time(now_ms)  # that of the topic of a subscription
+        self.delete(entity, now_ms, turn)
 
     def get_entity(self, command: ask.GetEntity, now_ms: int, turn: Turn) -> EntityView:
         """Returns one entity."""
@@ -308,6 +311,10 @@ class EntityAdministration:
         self._directory.remove(entity)
         entity.schedule_idle_check(now_ms)
         turn.records.append(EntityDeleted(entity.id))
+
+    def restart_idle_time(self, queue: Queue, now_ms: int) -> None:
+        """The idle time of the entity of a queue begins again."""
+        self._directory.entity_of(queue).restart_idle_time(now_ms)
 
     def delete_if_idle(self, entity: Entity, now_ms: int, turn: Turn) -> None:
         """Delete an entity if it has been idle for too long."""

@@ -64,15 +64,16 @@ class RuleAdministration:
         else:
             rule = replace(rule, created_time_ms=earlier.created_time_ms)
         compiled = self._compile(rule, command.compiled)
+        subscription.restart_idle_time(now_ms)
         turn.records.append(RulesStored([self._put(subscription, compiled)]))
         return rule
 
     def remove_rule(self, command: ask.RemoveRule, now_ms: int, turn: Turn) -> None:
         """Remove a rule from a subscription."""
-        del now_ms
         subscription = self._subscription(command.path)
         if subscription.rule(command.name) is None:
             raise EntityNotFound(f"{subscription.path}/Rules/{command.name}")
+        subscription.restart_idle_time(now_ms)
         self._remove(subscription, [command.name], turn)
 
     def get_rule(self, command: ask.GetRule, now_ms: int, turn: Turn) -> RuleDefinition:
