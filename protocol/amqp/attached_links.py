@@ -97,10 +97,16 @@ class AttachedLinks:
                 self._detached.add(peer)
 
     def detach(self, links: Sequence[EngineLink]) -> None:
-        """Detaches links of an AMQP session that has ended from the core. Their locks stay."""
+        """Detaches links of an AMQP session that has ended, those that the core knows with one command. Their locks
+        stay."""
         peers = [link.context for link in links if link.context is not None]
         self.forget(links)
         self._detach_peers(peers, connection_lost=False)
+        for peer in peers:
+            if isinstance(peer, SendingLink | ReceivingLink):
+                peer.clear()
+            elif not isinstance(peer, KNOWN_TO_CORE):
+                peer.on_detach()
 
     def detach_all(self, *, connection_lost: bool) -> None:
         """Detaches all links from the core, also those that are detached but may have locks. The locks are released

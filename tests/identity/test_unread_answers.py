@@ -117,6 +117,31 @@ def test_requests_that_wait_are_not_done_when_their_link_ends(broker: MemoryBrok
     assert begun == broker.commands[Peek]
 
 
+def test_answers_and_requests_of_an_amqp_session_end_with_it(broker: MemoryBroker):
+    """The answers that waited are no longer counted, and the requests that waited are not executed. Others of the
+    connection, which share the limit, are."""
+    client = broker.connect()
+    send_large_message(client)
+    channel = 1
+    client.say(
+        amqp_frames.begin_frame(channel),
+        amqp_frames.attach_receiver("answers", 0, NODE, channel=channel),
+        amqp_frames.attach_sender("requests", 1, NODE, channel=channel),
+    )
+    requests = [
+        amqp_frames.transfer(number, peek(f"id-{number:03}"), handle=1, channel=channel)
+        for number in range(50)
+    ]
+    client.say(*requests)
+    begun = broker.commands[Peek]
+    assert begun < 50
+    client.say(amqp_frames.frame("end", channel=channel))
+    assert begun == broker.commands[Peek]
+    handle = client.reach(NODE)
+    assert [b"100"] == answers(send(client, handle, peek("id-100")))
+    assert begun + 1 == broker.commands[Peek]
+
+
 def test_large_requests_that_wait_end_their_link(broker: MemoryBroker):
     """They may hold no more than so many bytes."""
     client, handle = unread_peeks(broker, 10)

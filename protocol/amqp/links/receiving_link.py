@@ -171,11 +171,15 @@ class ReceivingLink:
 
     def on_detach(self) -> None:
         """Detaches the link from the core. Its locks stay until they expire."""
+        self.clear()
+        self._submit(Detach([self]))
+
+    def clear(self) -> None:
+        """Forgets its deliveries and what fault rules delay, because the link has ended."""
         self._unsettled.clear()
         self._held.clear()
         if self._faults is not None:
             self._faults.clear()
-        self._submit(Detach([self]))
 
     def end(self, error: BrokerError) -> None:
         """Detaches the link with an error."""

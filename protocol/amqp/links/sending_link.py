@@ -129,9 +129,13 @@ class SendingLink:
 
     def on_detach(self) -> None:
         """Detaches the link from the core."""
+        self.clear()
+        self._submit(Detach([self]))
+
+    def clear(self) -> None:
+        """Forgets what fault rules delay, because the link has ended."""
         if self._faults is not None:
             self._faults.clear()
-        self._submit(Detach([self]))
 
     def end(self, error: BrokerError) -> None:
         """Detaches the link with an error."""

@@ -73,7 +73,8 @@ class RequestIntake:
             while self._held and self._answer_bytes < ANSWERS_MAX_BYTES:
                 request = self._held.popleft()
                 self._held_bytes -= request.size_bytes
-                self._start(request)
+                if not request.is_ended:
+                    self._start(request)
         finally:
             self._is_starting = False
 
