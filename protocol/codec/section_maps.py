@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from broker.core.contract.errors import UndecodableMessage
 from protocol.codec.decimals import service_decimal
-from protocol.codec.value_decoder import compound, decode, value_end
+from protocol.codec.value_decoder import check_content, compound, decode, value_end
 from protocol.codec.value_encoder import compound_of
 
 SCHEDULED_ENQUEUE_TIME = b"x-opt-scheduled-enqueue-time"
+
+LAST_MOMENT_MS = 253_402_300_799_999
+"""The end of the year 9999, the last time that .NET and Python can show. A client may send later ones, up to some that
+no store can hold."""
 
 _PARTITION_KEYS = frozenset({b"x-opt-partition-key", b"x-opt-via-partition-key"})
 
@@ -70,7 +74,8 @@ def read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
     scheduled_ms = 0
     kept: list[bytes] = []
     for entry in entries_of(data, start):
-        name, _, middle, _ = entry
+        name, _, middle, end = entry
+        check_content(data, middle, end)  # A partition key is read when a message is forwarded.
         if name in _PARTITION_KEYS:
             kept += _partition_key(data, *entry)
         elif name not in _BROKER_ANNOTATIONS:
@@ -79,7 +84,7 @@ def read_annotations(data: bytes, start: int) -> tuple[bytes, int]:
             moment = decode(data, middle)[0]
             if moment is not None and not isinstance(moment, int):
                 raise UndecodableMessage("the scheduled enqueue time must be a timestamp")
-            scheduled_ms = max(0, int(moment or 0))
+            scheduled_ms = min(max(0, int(moment or 0)), LAST_MOMENT_MS)
     return compound_of(0xC1, len(kept), b"".join(kept)) if kept else b"", scheduled_ms
 
 
@@ -164,15 +169,10 @@ def check_properties_map(data: bytes, start: int) -> int:
         name = data[position + _NAME_OFFSETS[code] : middle]
         if not name.isascii():
             _check_utf8(name)
-        code = data[middle]
-        if code == 0xA1:
-            position = middle + 2 + data[middle + 1]
-        else:
-            position = value_end(data, middle)
-            if not 0x40 <= code < 0xC0:
-                decode(data, middle)
-            elif code in _DECIMALS:
-                end = -1
+        position = value_end(data, middle)
+        check_content(data, middle, position)
+        if data[middle] in _DECIMALS:
+            end = -1
         count -= 2
     if position != limit:
         raise UndecodableMessage("a map is not as long as its entries")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
+from config.model.definitions import UNLIMITED_MS
 from protocol.codec.described_types import (
     APPLICATION_PROPERTIES,
     APPLICATION_PROPERTIES_START,
@@ -39,7 +40,15 @@ from protocol.codec.section_maps import (
     symbol_keys,
 )
 from protocol.codec.time_to_live import ABSOLUTE_EXPIRY_TIME, time_to_live
-from protocol.codec.value_decoder import SIZED_8, SIZED_32, WIDTHS, compound, decode, value_end
+from protocol.codec.value_decoder import (
+    SIZED_8,
+    SIZED_32,
+    WIDTHS,
+    check_content,
+    compound,
+    decode,
+    value_end,
+)
 from protocol.native import compiled
 
 if TYPE_CHECKING:
@@ -305,7 +314,8 @@ def _read_header(section: bytes) -> tuple[int, int | None]:
         first_acquirer=first_acquirer,
     )
     # Some clients write 0 for none. A message that expires at once is of no use.
-    return header, int(time_to_live_ms) if time_to_live_ms else None
+    # Some write a number that no store can hold.
+    return header, min(int(time_to_live_ms), UNLIMITED_MS) if time_to_live_ms else None
 
 
 def pack_header(
@@ -323,9 +333,15 @@ def pack_header(
 _PACKED_FLAGS = {None: 0, True: 1, False: 2}
 
 
+_SURROGATES = [bytes((0, 0, high)) for high in range(0xD8, 0xE0)]
+"""The first bytes of characters U+D800 to U+DFFF."""
+
+
 def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
-    """Raises `UndecodableMessage` if the `count` fields do not fill the list of properties exactly."""
+    """Raises `UndecodableMessage` if the `count` fields do not fill the list of properties exactly, or one of them
+    cannot be decoded. Ids are stored as text, so no field is a character that no text can have."""
     while count:
+        start = position
         code = data[position]
         if code == 0x40:
             if position + 1 < end and data[position + 1] == 0x40:
@@ -334,8 +350,6 @@ def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
                 count -= nulls
                 continue
             position += 1
-        elif code == 0xA1:
-            position += 2 + data[position + 1]
         elif 0x40 < code < 0xC0:
             position += 1
             # As in `value_end`, without a call for each field.
@@ -348,6 +362,11 @@ def _check_fields(data: bytes, position: int, count: int, end: int) -> None:
                 position += 4 + _length32(data, position)[0]
             else:
                 raise UndecodableMessage(f"constructor 0x{code:02x} is unknown")
+            if position > end:
+                raise UndecodableMessage("properties are not as long as their fields")
+            check_content(data, start, position)
+            if code == 0x73 and data[start + 1 : start + 4] in _SURROGATES:
+                raise UndecodableMessage("a property is half of a surrogate pair")
         else:
             raise UndecodableMessage("properties hold simple values only")
         count -= 1

@@ -87,6 +87,20 @@ def value_end(data: bytes, position: int) -> int:
     return position
 
 
+def check_content(data: bytes, start: int, end: int) -> None:
+    """Raises `UndecodableMessage` if the value between `start` and `end`, whose sizes are checked, cannot be decoded.
+    Text that is ASCII, and a value of fixed size that has any content, is not decoded to find out."""
+    code = data[start]
+    if 0x40 <= code < 0xC0:
+        text = _TEXT_OFFSETS.get(code)
+        if text is None:
+            if code not in _RESTRICTED:
+                return
+        elif data[start + text : end].isascii():
+            return
+    decode(data, start)
+
+
 def compound(data: bytes, position: int) -> tuple[int, int, int]:
     """Returns the position of the first item, the number of items and the end of the list or map at `position`."""
     try:
@@ -146,6 +160,12 @@ def _decode(data: bytes, position: int, limit: int, depth: int) -> tuple[object,
     if decoder is None:
         raise _unknown(code)
     return decoder(data, position + 1, limit, depth)
+
+
+_TEXT_OFFSETS = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}
+"""Where text begins after the start of its value, by constructor."""
+_RESTRICTED = frozenset({0x56, 0x73})
+"""Booleans and characters: not every content is a value."""
 
 
 def _constant(value: object) -> _Decoder:

@@ -1,5 +1,4 @@
 /* Reads messages of clients, and writes the sections before a delivered message.
-
    Only the plain form is known here: sections in their order and in short encodings, as nearly every sender writes
    them, and messages without changes. For any other message None is returned, and protocol/codec reads or writes it.
    So nothing is refused here, and whatever is accepted must give the same result as protocol/codec. */
@@ -9,15 +8,12 @@
 #define PRELUDE_MAX_BYTES 1024
 #define HISTORY_MAX_BYTES 4096 /* the longest head of a message that the history keeps */
 enum { EXPIRY_TIME = 8, GROUP_ID = 10 }; /* positions in the list of properties */
-
-/* Codes of sections. */
-enum { HEADER_SECTION = 0x70, PROPERTIES = 0x73, APPLICATION_PROPERTIES, DATA, VALUE = 0x77 };
+enum { HEADER_SECTION = 0x70, PROPERTIES = 0x73, APPLICATION_PROPERTIES, DATA, VALUE = 0x77 }; /* codes of sections */
 
 static PyTypeObject *message_type; /* broker.core.contract.message.Message */
 static PyObject *read_prelude;     /* protocol.codec.section_reader.read_prelude */
 
-/* The sections before the bare message, and a message that has nothing else. They are those of the message that was
-   read last, because those of the next are nearly always the same. */
+/* The sections before the last bare message, and a message without others. Mostly, the next message has the same. */
 static PyObject *prelude, *example;
 
 /* The slots that are read or written here, in the order of slot_names. */
@@ -77,18 +73,28 @@ static int set_field(PyObject *message, int name, PyObject *value) {
     return value != NULL;
 }
 
+/* Whether an item can be decoded: text is UTF-8, a boolean is 0 or 1. Characters are left to the codec. */
+static int is_readable(const uint8_t *item, const uint8_t *end) {
+    const uint8_t *p = (*item & 0xed) == 0xa1 ? item + (*item < 0xb0 ? 2 : 5) : end; /* strings and symbols */
+    for (uint64_t next; end - p >= 8 && (memcpy(&next, p, 8), (next & 0x8080808080808080) == 0); p += 8)
+        ;
+    while (p < end && *p < 0x80)
+        p++;
+    PyObject *text = p < end ? PyUnicode_DecodeUTF8((char *)p, end - p, NULL) : Py_NewRef(Py_None);
+    Py_XDECREF(text);
+    return text != NULL && *item != 0x73 && (*item != 0x56 || item[1] < 2);
+}
+
 /* Checks that properties are stored as they are: they hold simple values, and no expiry time, which limits the time to
-   live. Names of application properties are short strings in ASCII, and no value is a decimal. */
+   live. Names of application properties are short strings, and no value is a decimal. May set an error. */
 static int check_properties(Items *items, int is_map) {
     const uint8_t *p;
     for (int i = 0; items->count > 0; i++) {
-        if ((p = take_item(items)) == NULL || (!is_map && i == EXPIRY_TIME && *p != 0x40))
+        if ((p = take_item(items)) == NULL || !is_readable(p, items->next) ||
+            (!is_map && i == EXPIRY_TIME && *p != 0x40))
             return 0;
         if (is_map && (i % 2 == 0 ? *p != 0xa1 || items->count == 0 : *p == 0x74 || *p == 0x84 || *p == 0x94))
             return 0;
-        for (p += 2; is_map && i % 2 == 0 && p < items->next; p++)
-            if (*p >= 0x80)
-                return 0;
     }
     return items->next == items->end;
 }
@@ -103,11 +109,10 @@ static const uint8_t *find_bare(const uint8_t *p, const uint8_t *end) {
             bare = p;
         if (!has_descriptor(p, end, section))
             continue;
-        if (!read_items(p + 3, end, is_map ? 0xc1 : 0xc0, &items))
+        if (!read_items(p + 3, end, is_map ? 0xc1 : 0xc0, &items) ||
+            (section >= PROPERTIES && !check_properties(&items, is_map)))
             return NULL;
         p = items.end;
-        if (section >= PROPERTIES && !check_properties(&items, is_map))
-            return NULL;
     }
     int is_data = has_descriptor(p, end, DATA) && (p[3] == 0xa0 || p[3] == 0xb0);
     return (is_data || has_descriptor(p, end, VALUE)) && value_end(p + 3, end) == end ? bare : NULL;
@@ -270,14 +275,10 @@ static PyObject *write_heads(PyObject *module, PyObject *args) {
 static PyObject *head_of(PyObject *body, const uint8_t *start, const uint8_t *end) {
     const uint8_t *p = start;
     Items items;
-    for (uint8_t section = PROPERTIES; section < DATA; section++) {
-        if (!has_descriptor(p, end, section))
-            continue;
-        if (!read_items(p + 3, end, section == PROPERTIES ? 0xc0 : 0xc1, &items) ||
-            items.end - start > HISTORY_MAX_BYTES)
-            break;
-        p = items.end;
-    }
+    for (uint8_t section = PROPERTIES; section < DATA; section++)
+        if (has_descriptor(p, end, section) && read_items(p + 3, end, section == PROPERTIES ? 0xc0 : 0xc1, &items) &&
+            items.end - start <= HISTORY_MAX_BYTES)
+            p = items.end;
     return PyBytes_FromStringAndSize((char *)start, p - start);
 }
 

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message_changes import MessageChanges
+from config.model.definitions import UNLIMITED_MS
 from protocol import codec
 from protocol.codec import (
+    Char,
     Described,
     Int,
     Long,
@@ -24,6 +26,7 @@ from protocol.codec import (
     UByte,
     UInt,
     ULong,
+    compound_of,
     decode,
     encode,
     encode_message,
@@ -340,6 +343,25 @@ MALFORMED = {
     "schedule as text": encode(Described(ULong(0x72), {"x-opt-scheduled-enqueue-time": "soon"})),
     "data as text": encode(Described(ULong(0x75), "text")),
     "sequence as map": encode(Described(ULong(0x76), {})),
+    "id not UTF-8": b"\x00\x53\x73\xc0\x04\x01\xa1\x01\xff" + encode(DATA),
+    "id that ends inside a character": b"\x00\x53\x73\xc0\x05\x01\xa1\x02a\xc3" + encode(DATA),
+    "id with an encoded surrogate": b"\x00\x53\x73\xc0\x06\x01\xa1\x03\xed\xa0\x80" + encode(DATA),
+    "long id not UTF-8": b"\x00\x53\x73\xc0\x07\x01\xb1\x00\x00\x00\x01\xff" + encode(DATA),
+    "symbol as id not UTF-8": b"\x00\x53\x73\xc0\x04\x01\xa3\x01\xff" + encode(DATA),
+    "long symbol as id not UTF-8": b"\x00\x53\x73\xc0\x07\x01\xb3\x00\x00\x00\x01\xff"
+    + encode(DATA),
+    "surrogate as id": encode(Described(ULong(0x73), [Char("\ud800")])) + encode(DATA),
+    "character outside Unicode": b"\x00\x53\x73\xc0\x06\x01\x73\x00\x11\x00\x00" + encode(DATA),
+    "boolean that is neither": b"\x00\x53\x73\xc0\x03\x01\x56\x02" + encode(DATA),
+    "property not UTF-8": b"\x00\x53\x74\xc1\x07\x02\xa1\x01a\xa1\x01\xff" + encode(DATA),
+    "long property not UTF-8": b"\x00\x53\x74\xc1\x0a\x02\xa1\x01a\xb1\x00\x00\x00\x01\xff"
+    + encode(DATA),
+    "property that is no boolean": b"\x00\x53\x74\xc1\x06\x02\xa1\x01a\x56\x02" + encode(DATA),
+    "property outside Unicode": b"\x00\x53\x74\xc1\x09\x02\xa1\x01a\x73\x00\x11\x00\x00"
+    + encode(DATA),
+    "annotation not UTF-8": b"\x00\x53\x72\xc1\x07\x02\xa3\x01a\xa1\x01\xff" + encode(DATA),
+    "partition key that is no boolean": b"\x00\x53\x72\xc1\x18\x02\xa3\x13x-opt-partition-key\x56\x02"
+    + encode(DATA),
     "two headers": encoded(HEADER, HEADER, DATA),
     "two properties": encoded(PROPERTIES, PROPERTIES, DATA),
     "two properties, one empty": encoded(PROPERTIES, Described(ULong(0x73), []), DATA),
@@ -357,6 +379,38 @@ MALFORMED = {
 def test_a_malformed_message_is_refused(data):
     with pytest.raises(UndecodableMessage):
         read_message(data)
+
+
+@pytest.mark.parametrize("field", range(13))
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_text_of_the_properties_is_checked(field, wide):
+    """It is read later, when a scheduled message is due or is forwarded, and nobody is left then to be told."""
+    text = b"\xb1\x00\x00\x00\x02a\xff" if wide else b"\xa1\x02a\xff"
+    fields = b"\x40" * field + text
+    with pytest.raises(UndecodableMessage):
+        read_message(b"\x00\x53\x73" + compound_of(0xC0, field + 1, fields) + encode(DATA))
+    sent = b"\x00\x53\x73" + compound_of(0xC0, field + 1, fields.replace(b"a\xff", b"\xc3\xa4"))
+    assert sent + encode(DATA) == read_message(sent + encode(DATA)).body
+
+
+def test_a_property_may_be_a_lone_surrogate():
+    """A .NET `char` can be one. Only ids cannot, because they are stored as text."""
+    properties = Described(ULong(0x74), {"a": Char("\ud800")})
+    assert bare(properties, DATA) == read_message(encoded(properties, DATA)).body
+
+
+@pytest.mark.parametrize("time_to_live", [ULong(2**64 - 1), ULong(2**63), Long(2**63 - 1)])
+def test_a_time_to_live_that_no_store_can_hold_is_the_longest(time_to_live):
+    header = Described(ULong(0x70), [None, None, time_to_live])
+    assert UNLIMITED_MS == read_message(encoded(header, DATA)).time_to_live_ms
+
+
+@pytest.mark.parametrize("moment", [ULong(2**64 - 1), ULong(2**63), Timestamp(2**63 - 1)])
+def test_a_schedule_that_no_store_can_hold_is_the_last_moment(moment):
+    """The end of the year 9999, the last that .NET can show."""
+    annotations = {Symbol("x-opt-scheduled-enqueue-time"): moment}
+    message = read_message(encoded(Described(ULong(0x72), annotations), DATA))
+    assert 253_402_300_799_999 == message.scheduled_enqueue_time_ms
 
 
 # --- batches ------------------------------------------------------------------------------------
