@@ -32,6 +32,8 @@ PLACES_MAX = 200
 """In each namespace."""
 NAME_MAX_CHARACTERS = 300
 SENTENCE_MAX_CHARACTERS = 500
+TEXT_MAX_CHARACTERS = 2_000
+"""Of what a client is told. What it has written may be quoted there, and be as large as a message."""
 
 
 class Refusal(NamedTuple):
@@ -89,7 +91,9 @@ class Refusals:
     ) -> None:
         """Counts a refusal or an error in its namespace, for the report."""
         of_namespace = self.by_namespace.setdefault(namespace or self._namespace(), {})
-        place = RefusedPlace(entity[:NAME_MAX_CHARACTERS], operation, condition)
+        place = RefusedPlace(
+            entity[:NAME_MAX_CHARACTERS], operation[:NAME_MAX_CHARACTERS], condition
+        )
         noted = of_namespace.get(place)
         if noted is None:
             if len(of_namespace) >= PLACES_MAX:
@@ -114,7 +118,8 @@ class Refusals:
         if host and isinstance(error, EntityNotFound) and "://" not in error.path:
             error = EntityNotFound(f"sb://{host}/{error.path}")
         self.counts[error.condition] += 1
-        reason = str(error)
+        reason = _short(str(error))
+        entity, operation = _short(entity), _short(operation)
         self.note(entity, operation, error.condition, reason, namespace)
         tracking_id = repeated_events.note(
             log.info,
@@ -133,3 +138,7 @@ class Refusals:
             f"Timestamp:{timestamp}"
         )
         return Refusal(error.condition, text, tracking_id, error.status)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_MAX_CHARACTERS else f"{text[:TEXT_MAX_CHARACTERS]}..."

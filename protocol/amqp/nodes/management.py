@@ -34,6 +34,7 @@ from protocol.codec import (
     encode_message,
     encode_peeked,
 )
+from protocol.refusals import NAME_MAX_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +103,7 @@ class ManagementNode:
         """Does what a fault rule says. Returns False if none acts."""
         from protocol.amqp.faults import request_faults
 
-        name = str(request.properties.get("operation") or "").removeprefix(PREFIX)
+        name = _operation_name(request).removeprefix(PREFIX)
         tokens, session_id = arguments.locks_of(request.body)
         action = request_faults.decide_management(self._faults, self, name, tokens, session_id)
         if action is None:
@@ -119,7 +120,7 @@ class ManagementNode:
 
     def _handle(self, request: Request) -> None:
         """Submits the command of a request. The answer follows when the result is durable."""
-        name = str(request.properties.get("operation") or "")
+        name = _operation_name(request)
         operation = _operation(request)
         try:
             if operation is None:
@@ -160,7 +161,7 @@ class ManagementNode:
         if request.transaction_id is not None:
             connection = request.link.connection
             self._submit(commands.SetRollbackOnly(request.transaction_id, connection, error))
-        operation = str(request.properties.get("operation"))
+        operation = _operation_name(request)
         host = request.link.link.host
         refusals = self.sources.refusals
         refusal = refusals.refuse(error, entity=self.path, operation=operation, host=host)
@@ -174,8 +175,12 @@ class ManagementNode:
 
 
 def _operation(request: Request) -> Operation | None:
-    name = str(request.properties.get("operation") or "")
-    return OPERATIONS.get(name.removeprefix(PREFIX))
+    return OPERATIONS.get(_operation_name(request).removeprefix(PREFIX))
+
+
+def _operation_name(request: Request) -> str:
+    name = request.properties.get("operation")
+    return str(name)[:NAME_MAX_CHARACTERS] if isinstance(name, str) else ""
 
 
 # --- writing answers -------------------------------------------------------------------------
