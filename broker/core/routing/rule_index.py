@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from broker.core.contract.message_changes import EMPTY, MessageChanges
 from broker.core.routing.compiled_rule import EVERYTHING, key_of
 from broker.core.routing.sql.message_properties import EditableProperties, MessageProperties
-from broker.core.routing.sql.sql_errors import FilterError
+from broker.core.routing.sql.sql_errors import EVALUATION_ERRORS, FilterError, as_filter_error
 from config.model.definitions import CorrelationFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
+    from broker.core.contract.errors import BrokerError
     from broker.core.contract.message import Message, MessageReader, PropertyValue
     from broker.core.routing.compiled_rule import CompiledRule
     from broker.core.routing.sql.analysis import Field
@@ -31,6 +32,10 @@ SubscriptionT = TypeVar("SubscriptionT", bound=Hashable)
 
 RULE_NAME_PROPERTY = "RuleName"
 """The application property with the name of the rule, on copies that an action has changed."""
+
+
+CHANGES_MAX_BYTES = 256 * 1024
+"""How much an action may set in a copy. It comes in addition to the size of the message."""
 
 
 class RoutedCopies(NamedTuple, Generic[SubscriptionT]):
@@ -122,6 +127,9 @@ class _IndexedRule(Generic[SubscriptionT]):
 
 # A bucket is a dict without values: it keeps the order and removes a rule in constant time.
 _Bucket = dict[_IndexedRule[SubscriptionT], None]
+
+_Failures = dict[SubscriptionT, tuple[int, FilterError]]
+"""The error of a rule of each subscription, and the order of the rule."""
 
 
 class TopicRules(Generic[SubscriptionT]):
@@ -273,14 +281,30 @@ class TopicRules(Generic[SubscriptionT]):
         if not self._evaluated:
             return plain
         view = MessageProperties(message, reader, self._new_id)
-        matched = self._look_up(view)
-        failed = self._scan(view, matched) if self._scanned else {}
+        failures: _Failures[SubscriptionT] = {}
+        matched = self._look_up(view, failures)
+        if self._scanned:
+            self._scan(view, matched, failures)
+        failed = {subscription: error for subscription, (_, error) in failures.items()}
         if failed or any(rule.action is not None for rule in matched):
             return list(self._copies(message, view, matched, failed))
         # All matching rules without an action make one copy together.
         return [*plain, *{rule.subscription: rule.routed for rule in matched}.values()]
 
-    def _look_up(self, view: MessageProperties) -> list[_IndexedRule[SubscriptionT]]:
+    def route_unreadable(self, error: BrokerError) -> Sequence[RoutedCopies[SubscriptionT]]:
+        """Returns the copies of a message that was accepted earlier and cannot be read: a filter that
+        looks into it fails."""
+        routed = dict(self._plain)
+        failure = FilterError(str(error))
+        for subscription in self._rules:
+            if subscription in self._evaluated:
+                made = routed.get(subscription) or RoutedCopies(subscription, ())
+                routed[subscription] = made._replace(error=failure)
+        return list(routed.values())
+
+    def _look_up(
+        self, view: MessageProperties, failures: _Failures[SubscriptionT]
+    ) -> list[_IndexedRule[SubscriptionT]]:
         """Returns the indexed rules that match."""
         matched: list[_IndexedRule[SubscriptionT]] = []
         for fields, group in self._indexed.items():
@@ -295,24 +319,27 @@ class TopicRules(Generic[SubscriptionT]):
                 for rule in group.get(tuple(keys), ()):
                     if rule.action is None and rule.rules.everything:
                         continue
-                    if rule.condition is None or rule.condition(view):
-                        matched.append(rule)
+                    try:
+                        if rule.condition is None or rule.condition(view):
+                            matched.append(rule)
+                    except EVALUATION_ERRORS as error:
+                        _note_failure(failures, rule, error)
         return matched
 
     def _scan(
-        self, view: MessageProperties, matched: list[_IndexedRule[SubscriptionT]]
-    ) -> dict[SubscriptionT, FilterError]:
-        """Evaluate rules and add those that match. Returns the first error of each subscription."""
-        failed: dict[SubscriptionT, tuple[int, FilterError]] = {}
-        for (subscription, _), scanned in self._scanned.items():
+        self,
+        view: MessageProperties,
+        matched: list[_IndexedRule[SubscriptionT]],
+        failures: _Failures[SubscriptionT],
+    ) -> None:
+        """Evaluate rules and add those that match."""
+        for scanned in self._scanned.values():
             for rule, condition in scanned.items():
                 try:
                     if condition(view):
                         matched.append(rule)
-                except FilterError as error:
-                    if subscription not in failed or rule.order < failed[subscription][0]:
-                        failed[subscription] = rule.order, error
-        return {subscription: error for subscription, (_, error) in failed.items()}
+                except EVALUATION_ERRORS as error:
+                    _note_failure(failures, rule, error)
 
     def _copies(
         self,
@@ -330,8 +357,8 @@ class TopicRules(Generic[SubscriptionT]):
             subscription = rule.subscription
             try:
                 changes = self._act(rule, message, view)
-            except FilterError as error:
-                failed.setdefault(subscription, error)
+            except EVALUATION_ERRORS as error:
+                failed.setdefault(subscription, as_filter_error(error))
                 continue
             _, copies, _, names = routed.get(subscription) or RoutedCopies(subscription, ())
             copies, names = (*copies, changes), (*names, rule.name)
@@ -349,9 +376,31 @@ class TopicRules(Generic[SubscriptionT]):
         draft = EditableProperties(view)
         rule.action(draft)
         draft.set_user(RULE_NAME_PROPERTY, rule.name)
+        size = 0
+
+        def encode(value: PropertyValue) -> bytes:
+            nonlocal size
+            encoded = self._encode_property(value)
+            size += len(encoded)
+            if size > CHANGES_MAX_BYTES:
+                raise FilterError(f"The action sets more than {CHANGES_MAX_BYTES} bytes.")
+            return encoded
+
+        properties, system = draft.changed_user(encode), draft.changed_system(encode)
+        for name in properties:
+            name.encode()  # fails here for a name that cannot be stored
         before = message.changes or EMPTY
         return replace(
             before,
-            properties={**before.properties, **draft.changed_user(self._encode_property)},
-            system={**before.system, **draft.changed_system(self._encode_property)},
+            properties={**before.properties, **properties},
+            system={**before.system, **system},
         )
+
+
+def _note_failure(
+    failures: _Failures[SubscriptionT], rule: _IndexedRule[SubscriptionT], error: Exception
+) -> None:
+    """Keep the error of the first rule of each subscription."""
+    earlier = failures.get(rule.subscription)
+    if earlier is None or rule.order < earlier[0]:
+        failures[rule.subscription] = rule.order, as_filter_error(error)

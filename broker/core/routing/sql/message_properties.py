@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from broker.core.routing.sql.sql_errors import FilterError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from broker.core.contract.message import Message, MessageReader, PropertyValue
+
+SET_TEXT_MAX_CHARACTERS = 1024 * 1024
+"""How much text one action may make, so that it ends soon. What remains of it in the copy has a smaller limit."""
 
 
 class PropertySource(Protocol):
@@ -75,7 +80,15 @@ class MessageProperties:
 class EditableProperties:
     """The properties of a message while an action changes them."""
 
-    __slots__ = ("_names", "_set_system", "_set_user", "new_id", "system", "user")
+    __slots__ = (
+        "_names",
+        "_set_characters",
+        "_set_system",
+        "_set_user",
+        "new_id",
+        "system",
+        "user",
+    )
 
     def __init__(self, source: MessageProperties) -> None:
         self.user = dict(source.user)
@@ -86,10 +99,18 @@ class EditableProperties:
         # Dicts keep the order, so that the same action always makes the same changes.
         self._set_user: dict[str, None] = {}
         self._set_system: dict[str, None] = {}
+        self._set_characters = 0
+        """The length of all texts that were set, including those that were replaced."""
 
     def set_user(self, name: str, value: PropertyValue) -> None:
         """Create or replace an application property. An existing name keeps its case."""
         key = name.lower()
+        if isinstance(value, str):
+            self._set_characters += len(value)
+            if self._set_characters > SET_TEXT_MAX_CHARACTERS:
+                raise FilterError(
+                    f"The action sets more than {SET_TEXT_MAX_CHARACTERS} characters."
+                )
         self.user[key] = value
         self._names.setdefault(key, name)
         self._set_user[key] = None

@@ -1,8 +1,8 @@
 """Operators on values, with the type promotions of C# for the types that messages can have.
 
 Implements comparison, arithmetic and conversion. None is null and unknown: an operation on None, or
-on types that do not fit, returns None. Only a division by zero or a result out of range raises
-`FilterError`.
+on types that do not fit, returns None. Only a division by zero, or a result that is out of range or
+too long, raises `FilterError`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from broker.core.contract.message import PropertyValue
     from config.model.ticks import Moment, Span
 
+JOINED_TEXT_MAX_CHARACTERS = 64 * 1024
+"""The longest text that `+` makes. Without a limit, `SET a = a + a` many times would fill the memory."""
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _NUMBERS = frozenset({int, float})
 _ORDERED = frozenset({int, float, str, datetime, timedelta, DateTimeTicks, TimeSpanTicks})
@@ -45,6 +47,7 @@ _TIMES: dict[type, type] = {
     TimeSpanTicks: timedelta,
 }
 """The kinds of values that can be compared with each other, with or without ticks."""
+_OUT_OF_RANGE = "A date or time span is out of range."
 _BASES: tuple[type[Any], ...] = (int, float, str, bytes)
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -99,7 +102,13 @@ def add(left: PropertyValue, right: PropertyValue) -> PropertyValue:
     """Returns the sum. If one side is a text, returns both texts joined."""
     if isinstance(left, str) or isinstance(right, str):
         left, right = to_text(left), to_text(right)
-        return None if left is None or right is None else left + right
+        if left is None or right is None:
+            return None
+        if len(left) + len(right) > JOINED_TEXT_MAX_CHARACTERS:
+            raise FilterError(
+                f"The joined text is longer than {JOINED_TEXT_MAX_CHARACTERS} characters."
+            )
+        return left + right
     return _apply(operator.add, left, right, _TIME_SUMS)
 
 
@@ -139,11 +148,11 @@ _TIME_DIFFERENCES: dict[tuple[type, type], type] = {
 def sign(symbol: str, value: PropertyValue) -> PropertyValue:
     """`+value` or `-value`."""
     number: Any = plain(value)
-    if type(number) is TimeSpanTicks:
-        return span_from_ticks(-ticks_of_span(number)) if symbol == "-" else number
-    if type(number) not in _NUMBERS and type(number) is not timedelta:
+    if type(number) in _NUMBERS:
+        return _in_range(-number if symbol == "-" else number)
+    if _TIMES.get(type(number)) is not timedelta:
         return None
-    return _in_range(-number if symbol == "-" else number)
+    return _span_in_range(-ticks_of_span(number)) if symbol == "-" else number
 
 
 def _apply(
@@ -159,13 +168,13 @@ def _apply(
             if kinds[0] is not kinds[1]:
                 left, right = float(left), float(right)
             return _in_range(operate(left, right))
-        if kinds in on_times:
+        if kinds in on_times and on_times[kinds] is datetime:
             return operate(left, right)
         return _apply_to_ticks(operate, left, right, on_times)
     except ZeroDivisionError:
         raise FilterError("Attempted to divide by zero.") from None
     except OverflowError:
-        raise FilterError("A date or time span is out of range.") from None
+        raise FilterError(_OUT_OF_RANGE) from None
 
 
 def _apply_to_ticks(
@@ -174,13 +183,20 @@ def _apply_to_ticks(
     right: Any,
     on_times: Mapping[tuple[type, type], type],
 ) -> PropertyValue:
-    """Calculates with times of which one is finer than a microsecond."""
+    """Calculates with times in ticks, because one is finer than a microsecond or the result is a span."""
     left_kind, right_kind = _TIMES.get(type(left)), _TIMES.get(type(right))
     if left_kind is None or right_kind is None or (left_kind, right_kind) not in on_times:
         return None
     result = on_times[left_kind, right_kind]
     ticks = operate(_ticks(left), _ticks(right))
-    return moment_from_ticks(ticks) if result is datetime else span_from_ticks(ticks)
+    return moment_from_ticks(ticks) if result is datetime else _span_in_range(ticks)
+
+
+def _span_in_range(ticks: int) -> Span:
+    """Returns the span of so many ticks. One of more than 64 bits has no encoding."""
+    if not _INT64_MIN <= ticks <= _INT64_MAX:
+        raise FilterError(_OUT_OF_RANGE)
+    return span_from_ticks(ticks)
 
 
 def _in_range(value: Any) -> PropertyValue:
