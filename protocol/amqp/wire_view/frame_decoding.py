@@ -114,20 +114,28 @@ def _is_locked(message: dict[str, Any] | None) -> bool:
 
 def _fields(described: DescribedFields, values: list[Any]) -> dict[str, Any]:
     fields = named_fields(described.fields, values)
-    if "role" in fields:
-        fields["role"] = ROLES.get(fields["role"], fields["role"])
+    if isinstance(role := fields.get("role"), bool):
+        fields["role"] = ROLES[role]
     for name, words in SETTLE_MODES.items():
-        mode = fields.get(name)
-        if isinstance(mode, int) and mode < len(words):
+        if (mode := _position(fields.get(name), words)) is not None:
             fields[name] = words[mode]
-    if described.name == "sasl_outcome" and fields.get("code") in range(len(SASL_CODES)):
-        fields["code"] = SASL_CODES[fields["code"]]
+    if (
+        described.name == "sasl_outcome"
+        and (code := _position(fields.get("code"), SASL_CODES)) is not None
+    ):
+        fields["code"] = SASL_CODES[code]
     for name in _SECRET_FIELDS:
         if name in fields:
             fields[name] = BLANK
     if described.name == "sasl_init" and fields.get("mechanism") == "PLAIN":
         fields |= _plain_user(values)
     return fields
+
+
+def _position(value: object, words: tuple[str, ...]) -> int | None:
+    """Returns the position of the word for a field, or None if it has none."""
+    has_word = type(value) is int and 0 <= value < len(words)
+    return value if has_word else None
 
 
 def _plain_user(values: list[Any]) -> dict[str, Any]:

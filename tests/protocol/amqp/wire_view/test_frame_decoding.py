@@ -318,6 +318,40 @@ def test_any_message_is_shown(payload):
     shown(transfer(0, payload, message_format=BATCH_FORMAT, more=True))
 
 
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1).map(lambda number: ULong(number) if number >= 0 else number)
+    | st.integers(-(2**63), 2**63 - 1).map(Timestamp)
+    | st.floats()
+    | st.text(st.characters(codec="utf-8"))
+    | st.text("abc").map(Symbol)
+    | st.binary()
+    | st.uuids(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text("ab"), inner, max_size=3)
+        | st.builds(Described, st.sampled_from([ULong(0x24), ULong(0x1D), ULong(0x77)]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from([*range(0x10, 0x19), *range(0x40, 0x45)]),
+    st.lists(VALUES, max_size=14),
+    st.builds(section, st.integers(0x70, 0x78), VALUES),
+)
+def test_fields_of_any_type_are_shown(code, fields, payload):
+    """Also those that the specification does not allow: the broker closes the connection, and people look why."""
+    shown(raw_frame(encode(Described(ULong(code), fields)) + payload, kind=code >= 0x40))
+
+
+@pytest.mark.parametrize("role", [[1], {"a": 1}, "sender", UInt(1)])
+def test_a_role_that_is_no_boolean_is_shown_as_it_is(role):
+    assert role == shown(frame("attach", "n", UInt(0), role))["fields"]["role"]
+
+
 def test_deep_values_are_cut():
     value: object = "end"
     for _ in range(40):
