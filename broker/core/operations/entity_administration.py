@@ -24,6 +24,7 @@ from broker.core.entities.subscription import Subscription
 from broker.core.entities.topic import Topic
 from broker.core.operations.forwarding import Forwarding
 from config.model.definitions import (
+    ENTITY_KINDS,
     UNLIMITED_MS,
     QueueDefinition,
     SubscriptionDefinition,
@@ -59,6 +60,11 @@ FIXED_PROPERTIES = {
 with a place for the kind of the entity. The Go SDK's tests look for these texts."""
 
 
+class DeclarationRefused(Exception):
+    """A config file declares entities that cannot be made of the stored ones. No client has asked for that: the
+    broker does not start."""
+
+
 class EntityAdministration:
     """Carries out the commands about entities."""
 
@@ -87,16 +93,21 @@ class EntityAdministration:
     # --- at start ---------------------------------------------------------------------------
 
     def declare(self, definitions: Mapping[str, EntityDefinition], now_ms: int, turn: Turn) -> None:
-        """Create or change entities, so that they are as defined. Fixed properties of entities with
-        messages are kept."""
+        """Create or change entities, so that they are as defined. Fixed properties of entities with messages are
+        kept. An empty entity of another kind is replaced. Raises `DeclarationRefused` before anything has changed
+        if one has messages."""
+        self._check_kinds(definitions)
         for path, definition in sorted(
             definitions.items(), key=lambda entry: _KINDS_IN_ORDER[type(entry[1])]
         ):
             entity = self._directory.get(path)
+            if entity is not None and type(definition) is not type(entity.definition):
+                self.delete(entity, now_ms, turn)
+                entity = None
             if entity is None:
                 self._create(path, definition, now_ms, turn)
                 continue
-            if entity.main.count and type(definition) is type(entity.definition):
+            if entity.main.count:
                 self._change(
                     entity, _keeping(definition, entity.definition, FIXED_PROPERTIES), now_ms, turn
                 )
@@ -104,6 +115,26 @@ class EntityAdministration:
                 self._change(entity, definition, now_ms, turn)
             if isinstance(entity, Subscription) and isinstance(definition, SubscriptionDefinition):
                 self._rules.declare(entity, definition.rules, now_ms, turn)
+
+    def _check_kinds(self, definitions: Mapping[str, EntityDefinition]) -> None:
+        """Raises `DeclarationRefused` if entities with messages are declared as another kind."""
+        refusals: list[str] = []
+        for path, definition in definitions.items():
+            entity = self._directory.get(path)
+            if entity is None or type(definition) is type(entity.definition):
+                continue
+            count = sum(queue.count for one in (entity, *entity.dependents) for queue in one.queues)
+            if count:
+                declared = ENTITY_KINDS[type(definition)]
+                messages = "1 message" if count == 1 else f"{count} messages"
+                refusals.append(
+                    f"The config file declares the {declared} '{path}', but the store has a {entity.kind} of this "
+                    f"name in the namespace '{self._namespace}', with {messages}. Give the {declared} another name, "
+                    f"or start with the earlier config file and receive or delete what the {entity.kind} has: an "
+                    f"empty one is replaced."
+                )
+        if refusals:
+            raise DeclarationRefused("\n".join(refusals))
 
     def delete_if_exists(self, path: str, now_ms: int, turn: Turn) -> None:
         """Delete an entity if it exists. A subscription may have been deleted with its topic."""

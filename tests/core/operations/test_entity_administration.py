@@ -28,6 +28,7 @@ from broker.core.contract.errors import (
 from broker.core.contract.records import EntityDeleted, EntityStored
 from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER
 from broker.core.contract.turn import Turn
+from broker.core.operations.entity_administration import DeclarationRefused
 from broker.core.routing.sql.sql_errors import SqlSyntaxError
 from config.model.definitions import (
     AuthorizationRule,
@@ -398,3 +399,68 @@ def test_declaring_sessions_waits_until_a_queue_is_empty(with_messages):
     )
     view = dialogue.ask(GetEntity(CLIENT, "g", "q"))
     assert with_messages != view.definition.requires_session
+
+
+DECLARED_SUBSCRIPTION = SubscriptionDefinition(rules=(RuleDefinition("$Default"),))
+AS_QUEUE: dict[str, EntityDefinition] = {"q": QueueDefinition(requires_duplicate_detection=True)}
+AS_TOPIC: dict[str, EntityDefinition] = {"q": TopicDefinition()}
+WITH_SUBSCRIPTION = {**AS_TOPIC, "q/Subscriptions/s": DECLARED_SUBSCRIPTION}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (AS_QUEUE, AS_TOPIC),
+        (AS_QUEUE, WITH_SUBSCRIPTION),
+        (AS_TOPIC, AS_QUEUE),
+        (WITH_SUBSCRIPTION, AS_QUEUE),
+    ],
+)
+def test_declaring_another_kind_replaces_an_empty_entity(before, after):
+    """It is one of the declared kind afterwards, and after the next start."""
+    dialogue = CoreDialogue(entities=before, attach=False).restarted()
+    turn = Turn()
+    dialogue.namespace.declare(after, dialogue.now_ms, turn)
+    dialogue.turns.append(turn)
+    for one in (dialogue, dialogue.restarted()):
+        definitions = {view.path: view.definition for view in one.namespace.views()}
+        assert {path: type(one) for path, one in after.items()} == {
+            path: type(one) for path, one in definitions.items()
+        }
+        one.run(AttachSender(S, "q"), attach_receiver(R, max(after, key=len)))
+        received = one.deliveries(send("a"), credit(1))
+        assert ([] if after is AS_TOPIC else ["a"]) == [text_of(one) for one in received]
+
+
+def test_declaring_another_kind_is_refused_if_messages_would_be_lost():
+    """All mistakes are named, and nothing has changed."""
+    dialogue = CoreDialogue(
+        entities={
+            "q": QueueDefinition(),
+            "empty": QueueDefinition(),
+            "t": TopicDefinition(),
+            "t/Subscriptions/s": DECLARED_SUBSCRIPTION,
+        }
+    )
+    dialogue.run(send("a", "b"), credit(1))
+    dialogue.run(Settle(R, [T1], ["a"], DEAD_LETTER))
+    other = NamedPeer("other")
+    dialogue.run(AttachSender(other, "t"))
+    dialogue.run(send("c", to=other))
+    before = {view.path: view.definition for view in dialogue.namespace.views()}
+    declared: dict[str, EntityDefinition] = {
+        "new": QueueDefinition(),
+        "empty": TopicDefinition(),
+        "Q": TopicDefinition(),
+        "t": QueueDefinition(),
+    }
+    turn = Turn()
+    with pytest.raises(DeclarationRefused) as refused:
+        dialogue.namespace.declare(declared, dialogue.now_ms, turn)
+    assert not turn
+    assert before == {view.path: view.definition for view in dialogue.namespace.views()}
+    first, second = str(refused.value).splitlines()
+    for words in ("topic 'Q'", "namespace 'ns'", "has a queue", "2 messages", "another name"):
+        assert words in first
+    for words in ("queue 't'", "has a topic", "with 1 message. ", "start with the earlier"):
+        assert words in second
