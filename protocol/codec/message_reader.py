@@ -14,6 +14,7 @@ from uuid import UUID
 
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message import Message
+from config.model.definitions import UNLIMITED_MS
 from config.model.ticks import (
     DateTimeTicks,
     TimeSpanTicks,
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICKS_PER_MS = 10_000
+_LONGEST = span_from_ticks(2**63 - 1)
+"""`TimeSpan.MaxValue` of .NET. Python has longer time spans, which no message can hold."""
 _LATEST = datetime.max.replace(tzinfo=UTC)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -346,7 +349,9 @@ def _expires_at(message: Message) -> PropertyValue:
 
 def _time_to_live(message: Message) -> PropertyValue:
     milliseconds = message.time_to_live_ms
-    return timedelta.max if milliseconds is None else timedelta(milliseconds=milliseconds)
+    if milliseconds is None or milliseconds >= UNLIMITED_MS:
+        return _LONGEST
+    return timedelta(milliseconds=milliseconds)
 
 
 def _lock_token(message: Message) -> PropertyValue:

@@ -55,9 +55,15 @@ class Float(float):
 
 
 class Char(str):
-    """One UTF-32 code unit. A lone surrogate is allowed, because a .NET `char` can be one."""
+    """One UTF-32 code unit. A lone surrogate is allowed, because a .NET `char` can be one.
+
+    As text it is U+FFFD, as .NET encodes it in UTF-8: no text that is stored or sent can have a lone surrogate."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        """Returns text that can be encoded."""
+        return "\ufffd" if "\ud800" <= self <= "\udfff" else str.__str__(self)
 
 
 class Symbol(str):

@@ -44,11 +44,11 @@ class MessageChanges:
             self.dead_letter_description,
             self.dead_letter_source,
         ):
-            _put(parts, None if text is None else text.encode())
+            _put(parts, None if text is None else _encoded(text))
         for mapping in (self.properties, self.system):
             parts.append(_LENGTH.pack(len(mapping)))
             for name, value in mapping.items():
-                _put(parts, name.encode())
+                _put(parts, _encoded(name))
                 _put(parts, value)
         return b"".join(parts)
 
@@ -79,6 +79,12 @@ class MessageChanges:
 EMPTY = MessageChanges()
 
 _ABSENT = 0xFFFFFFFF
+
+
+def _encoded(text: str) -> bytes:
+    """Returns text for the store. The protocols let no half of a surrogate pair in; one that came in all the same must
+    not fail the turn of all clients."""
+    return text.encode("utf-8", "replace")
 
 
 def _put(parts: list[bytes], value: bytes | None) -> None:

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from broker.core.contract.errors import UndecodableMessage
 from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing.sql.system_properties import READ_ONLY, SETTABLE
+from config.model.definitions import UNLIMITED_MS
+from config.model.ticks import span_from_ticks
 from protocol.codec import (
     Char,
     Decimal,
@@ -28,7 +30,7 @@ from protocol.codec import (
     decode,
     encode,
 )
-from protocol.codec.message_reader import Reader
+from protocol.codec.message_reader import Reader, plain
 from tests.support.amqp_messages import (
     DATA,
     LOCKED_UNTIL_MS,
@@ -347,7 +349,30 @@ def test_system_properties_that_are_not_set_are_none():
     assert found["partitionkey"] is None
     assert found["locktoken"] is None
     assert found["scheduledenqueuetimeutc"] is None
-    assert timedelta.max == found["timetolive"]
+    assert span_from_ticks(2**63 - 1) == found["timetolive"]
+
+
+@pytest.mark.parametrize("time_to_live_ms", [None, 0xFFFFFFFF, UNLIMITED_MS, 2**64 - 1])
+def test_every_time_to_live_fits_a_message(time_to_live_ms):
+    """A rule action may copy it to another property. `TimeSpan.MaxValue` is the longest."""
+    message = taken(encode(DATA))
+    message.time_to_live_ms = time_to_live_ms
+    found = READER.system_properties(message)["timetolive"]
+    assert found == plain(decode(READER.encode_property(found))[0])
+
+
+@pytest.mark.parametrize("character", map(chr, (0xD800, 0xDBFF, 0xDC00, 0xDFFF)))
+def test_a_lone_surrogate_is_replaced_where_text_is_needed(character):
+    """No store can hold it as text, and no rule action can write it."""
+    annotations = encode({Symbol("x-opt-partition-key"): Char(character)})
+    assert "\ufffd" == READER.partition_key(annotations)
+    message = with_properties({"name": Char(character)})
+    found = READER.application_properties(message)["name"]
+    assert "\ufffd" == found
+    assert "\ufffd" == decode(READER.encode_property(found))[0]
+    body = body_with([Char(character), *[None] * 9, Char(character)])
+    assert "\ufffd" == READER.message_id(body) == READER.session_id(body)
+    assert typed(Char(character)) == typed(decode(encode(Char(character)))[0])
 
 
 def test_an_unknown_system_property_is_an_error():
