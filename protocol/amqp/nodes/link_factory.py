@@ -8,6 +8,7 @@ made that the client has no permit for.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -98,7 +99,8 @@ class LinkFactory:
         self.browsing = BrowsingTurns(browsing_slots)
         self._spells_session_ids = False
         """The client compares session ids by case, see `session_filters.py`. Known from its open on."""
-        self._management: dict[str, ManagementNode] = {}
+        self._management: WeakValueDictionary[str, ManagementNode] = WeakValueDictionary()
+        """By path. The core refers to a node without links as long as it has locks."""
         self._token_link: RequestLink | None = None
         """The link on which the client sends tokens."""
         self._cbs = CbsNode(
@@ -137,7 +139,7 @@ class LinkFactory:
 
     @property
     def requesters(self) -> list[ManagementNode]:
-        """The management nodes that this connection has used, and that may have locked messages."""
+        """The management nodes of this connection, which may have locked messages."""
         return list(self._management.values())
 
     def attach(self, link: EngineLink, attach: Attach) -> ClientLink:
