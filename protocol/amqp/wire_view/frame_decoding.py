@@ -134,8 +134,9 @@ def _fields(described: DescribedFields, values: list[Any]) -> dict[str, Any]:
 
 def _position(value: object, words: tuple[str, ...]) -> int | None:
     """Returns the position of the word for a field, or None if it has none."""
-    has_word = type(value) is int and 0 <= value < len(words)
-    return value if has_word else None
+    if type(value) is int and 0 <= value < len(words):
+        return value
+    return None
 
 
 def _plain_user(values: list[Any]) -> dict[str, Any]:
