@@ -450,6 +450,20 @@ def test_sessions_are_listed_page_by_page(dialogue):
     assert ["d", "e"] == dialogue.ask(ListSessions(CLIENT, "l", "q", 0, 9, None, "c"))
 
 
+def test_pages_of_many_sessions_follow_each_other(dialogue):
+    """The first pages are found without sorting all sessions."""
+    ids = [f"{number:03}" for number in range(100)]
+    dialogue.run(*[in_session(one, "a") for one in reversed(ids)])
+    by_skip = [dialogue.ask(ListSessions(CLIENT, "l", "q", at, 4)) for at in range(0, 104, 4)]
+    assert ids == [one for page in by_skip for one in page]
+    by_last: list[str] = []
+    while page := dialogue.ask(
+        ListSessions(CLIENT, "l", "q", 50, 4, None, by_last[-1] if by_last else "")
+    ):
+        by_last += page
+    assert ids == by_last
+
+
 def test_sessions_are_listed_by_when_their_state_changed(dialogue):
     """Those whose state was set after a time."""
     dialogue.run(attach_receiver(R, session="x"), attach_receiver(OTHER, session="y"))
