@@ -7,11 +7,12 @@ with the last copy.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.core.contract.counting import DeadLetterCause, Outcome
-from broker.core.contract.errors import NotAllowed
+from broker.core.contract.errors import NotAllowed, UndecodableMessage
 from broker.core.contract.message import MessageState
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import (
@@ -27,10 +28,12 @@ from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store, sto
 from broker.core.queues.dead_lettering import count_dead_letters
 from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
+from broker.core.routing.sql.system_properties import SESSION_ID, TIME_TO_LIVE
 from config.model.definitions import UNLIMITED_MS, SubscriptionDefinition
+from config.model.ticks import TICKS_PER_SECOND, TimeSpanTicks, ticks_of_span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.core.contract.effects import EntityView
     from broker.core.contract.message import Message
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from broker.core.routing.rule_index import RoutedCopies
     from config.model.definitions import EntityDefinition
 
+_TICKS_PER_MS = TICKS_PER_SECOND // 1_000
 NO_SESSION_REASON = "Session id is null."
 NO_SESSION_DESCRIPTION = (
     "Session enabled entity doesn't allow a message whose session identifier is null."
@@ -175,7 +179,7 @@ class Topic(Entity):
         if messages and self._rules.plain and self._may_copy_at_once:
             self._copy_at_once(messages, now_ms, turn)
             return
-        copies = _Copies()
+        copies = _Copies(self)
         payloads: list[PayloadRow] = []
         context = self.context
         routed: Sequence[RoutedCopies[Entity]] = ()
@@ -245,7 +249,7 @@ class Topic(Entity):
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.republish`. Stores a copy for each matching subscription."""
         payloads = self.context.payloads
-        copies = _Copies()
+        copies = _Copies(self)
         moved: list[Message] = []
         copied: list[Message] = []
         gone: list[Message] = []
@@ -254,7 +258,7 @@ class Topic(Entity):
             if not message.enqueue_sequence_number:
                 self._number(message)
             else:
-                self._limit_time_to_live(message)
+                self.limit_time_to_live(message)
             routed = self._route(message)
             count = sum(_copies_of(one) for one in routed)
             made = len(copies.all)
@@ -308,7 +312,7 @@ class Topic(Entity):
             message.enqueue_sequence_number = 0
             if message.session_id is None and message.body is not None:
                 # Perhaps no subscription had sessions when it was sent.
-                message.session_id = context.reader.session_id(message.body)
+                message.session_id = self._readable_session_id(message.body)
         numbers = [message.sequence_number for message in due]
         recorded = len(turn.transitions)
         self.republish(due, now_ms, turn)
@@ -324,10 +328,16 @@ class Topic(Entity):
                 to_topic=True,
             )
 
+    def _readable_session_id(self, body: bytes) -> str | None:
+        try:
+            return self.context.reader.session_id(body)
+        except UndecodableMessage:
+            return None  # nobody looked at it when it was sent
+
     def _number(self, message: Message) -> None:
         message.enqueue_sequence_number = self.main.reserve_number()
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
-            self._limit_time_to_live(message)
+            self.limit_time_to_live(message)
 
     def _number_all(self, messages: Sequence[Message]) -> None:
         number = self.main.last_sequence_number
@@ -337,9 +347,10 @@ class Topic(Entity):
         self.main.skip_numbers(number)
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
             for message in messages:
-                self._limit_time_to_live(message)
+                self.limit_time_to_live(message)
 
-    def _limit_time_to_live(self, message: Message) -> None:
+    def limit_time_to_live(self, message: Message) -> None:
+        """Let a message live no longer than the topic allows."""
         live_ms = self.main.default_time_to_live_ms
         if live_ms < UNLIMITED_MS and (
             message.time_to_live_ms is None or message.time_to_live_ms > live_ms
@@ -348,9 +359,13 @@ class Topic(Entity):
 
     def _route(self, message: Message) -> Sequence[RoutedCopies[Entity]]:
         routed = self._routed.pop(message, None)
-        if routed is None:
-            routed = self._rules.route(message, self.context.reader)
-        return routed
+        if routed is not None:
+            return routed
+        try:
+            return self._rules.route(message, self.context.reader)
+        except UndecodableMessage as error:
+            # It was accepted when no rule had to look into it, so it is too late to refuse it.
+            return self._rules.route_unreadable(error)
 
     # --- how it is shown --------------------------------------------------------------------
 
@@ -368,9 +383,10 @@ class Topic(Entity):
 class _Copies:
     """New copies, collected for each queue."""
 
-    __slots__ = ("_causes", "_dead", "_live", "all", "rules")
+    __slots__ = ("_causes", "_dead", "_live", "_topic", "all", "rules")
 
-    def __init__(self) -> None:
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
         self.all: list[Message] = []
         self.rules: list[str | None] = []
         """The rule that made each copy. None if a rule failed."""
@@ -390,6 +406,7 @@ class _Copies:
         it is used as the first copy."""
         next_id = first_id
         own_changes = message.changes
+        own_session_id, own_live_ms = message.session_id, message.time_to_live_ms
         for subscription, message_changes, error, rules in routed:
             main = subscription.main
             self.rules += rules
@@ -399,7 +416,10 @@ class _Copies:
                 next_id += 1
                 copy.delivery_count = 0
                 copy.expires_at_ms = 0
+                copy.session_id, copy.time_to_live_ms = own_session_id, own_live_ms
                 copy.changes = own_changes if changes is None else changes
+                if changes is not None and changes.system:
+                    self._use_system_properties(copy, changes.system, own_changes or EMPTY)
                 if main.delivery.requires_sessions and copy.session_id is None:
                     cause = DeadLetterCause.NO_SESSION_ID
                     self._dead_letter(
@@ -412,11 +432,28 @@ class _Copies:
                 copy = message.copy()
                 copy.id = next_id
                 next_id += 1
+                copy.session_id, copy.time_to_live_ms = own_session_id, own_live_ms
                 copy.changes = own_changes
                 cause = DeadLetterCause.FILTER
                 self.rules.append(None)
                 self._dead_letter(copy, subscription, error.reason, str(error), cause)
                 self.all.append(copy)
+
+    def _use_system_properties(
+        self, copy: Message, system: Mapping[str, bytes | None], before: MessageChanges
+    ) -> None:
+        """Let a session id or time to live that an action has set decide on the session and the expiry."""
+        properties = self._topic.context.reader.system_properties(copy)
+        if _has_new(SESSION_ID, system, before):
+            session_id = properties[SESSION_ID]
+            copy.session_id = None if session_id is None else str(session_id)
+        if _has_new(TIME_TO_LIVE, system, before):
+            span = properties[TIME_TO_LIVE]
+            copy.time_to_live_ms = None
+            if isinstance(span, timedelta | TimeSpanTicks):
+                # Less than a millisecond is one: 0 would mean that it never expires.
+                copy.time_to_live_ms = max(1, ticks_of_span(span) // _TICKS_PER_MS)
+            self._topic.limit_time_to_live(copy)
 
     def place(self, now_ms: int, turn: Turn) -> None:
         """Add the copies to their queues."""
@@ -443,6 +480,11 @@ class _Copies:
         )
         self._dead.setdefault(subscription.dead_letters, []).append(copy)
         self._causes.setdefault((subscription.main, reason, cause), []).append(copy)
+
+
+def _has_new(name: str, system: Mapping[str, bytes | None], before: MessageChanges) -> bool:
+    """Whether a rule has set a system property. `system` also has what earlier rules have set."""
+    return name in system and system[name] != before.system.get(name, b"")
 
 
 def _copies_of(routed: RoutedCopies[Entity]) -> int:

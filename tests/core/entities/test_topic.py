@@ -10,12 +10,14 @@ from broker.core.contract.commands import (
     AddRule,
     AttachSender,
     CancelScheduled,
+    CreateEntity,
     DeleteEntity,
     GetEntity,
     ListRules,
     Peek,
     RemoveRule,
     Schedule,
+    Send,
     Settle,
     UpdateEntity,
 )
@@ -27,6 +29,7 @@ from broker.core.contract.errors import (
     QuotaExceeded,
     UndecodableMessage,
 )
+from broker.core.contract.message import Message
 from broker.core.contract.settlement_values import COMPLETE
 from broker.core.messages.message_rows import rows_of
 from broker.core.queues.deadlines import Due
@@ -42,6 +45,10 @@ from config.model.definitions import (
     SubscriptionDefinition,
     TopicDefinition,
 )
+from protocol.codec.message_reader import Reader
+from protocol.codec.value_encoder import encode
+from protocol.codec.value_types import Described, Long, Symbol
+from tests.support import core_dialogue
 from tests.support.core_dialogue import (
     CLIENT,
     START_MS,
@@ -65,6 +72,9 @@ from tests.support.core_dialogue import (
 
 RED = RuleDefinition("red", CorrelationFilter(properties={"color": "red"}))
 BLUE = RuleDefinition("blue", SqlFilter("color = 'blue'"))
+
+
+FALSE = RuleDefinition("none", FalseFilter())
 
 
 def topic_book(topic=None, **subscriptions):
@@ -413,3 +423,135 @@ def test_copies_are_recorded_as_they_are_in_their_queues(
         for copy in queue.index.walk():
             assert ends_ms == copy.expires_at_ms
             assert bool(ends_ms) == deadlines.has(Due.TIME_TO_LIVE, ends_ms, copy)
+
+
+# --- messages that cannot be read any more -------------------------------------------------------
+
+
+def test_a_scheduled_message_that_cannot_be_read_becomes_active():
+    """Nobody looks into it when it is sent, so nobody refuses it."""
+    dialogue = topic_book(a=having(RuleDefinition("all")))
+    dialogue.run(send(message("undecodable", at_ms=START_MS + 1_000)))
+    dialogue.run(Advance(1_000))
+    assert ["undecodable"] == texts(dialogue, "a")
+
+
+def test_a_rule_that_is_added_later_fails_on_a_message_that_cannot_be_read():
+    """The subscriptions that take everything get it. The others treat it as an error of their filters."""
+    everything = RuleDefinition("all")
+    dialogue = topic_book(
+        a=having(everything),
+        b=having(FALSE, dead_lettering_on_filter_errors=True),
+        c=having(FALSE, dead_lettering_on_filter_errors=False),
+        d=having(everything, dead_lettering_on_filter_errors=True),
+        e=having(FALSE, dead_lettering_on_filter_errors=True),
+    )
+    dialogue.run(send(message("undecodable", at_ms=START_MS + 1_000)))
+    sessionful = having(everything, requires_session=True)
+    dialogue.ask(CreateEntity(CLIENT, "c", "t/Subscriptions/f", sessionful))
+    for name in "bc":
+        dialogue.ask(AddRule(CLIENT, "r", f"t/Subscriptions/{name}", RED))
+    acting = RuleDefinition("act", SqlFilter("color = 'red'"), SqlAction("SET x = 1"))
+    dialogue.ask(AddRule(CLIENT, "r", "t/Subscriptions/d", acting))
+    dialogue.run(Advance(1_000))
+    found = {}
+    for name in "abcdef":
+        queues = (f"t/Subscriptions/{name}", f"t/Subscriptions/{name}/$DeadLetterQueue")
+        found[name] = tuple(dialogue.namespace._directory.queue(path).count for path in queues)
+    assert {"a": (1, 0), "b": (0, 1), "c": (0, 0), "d": (1, 1), "e": (0, 0), "f": (0, 1)} == found
+    (dead,) = dialogue.ask(Peek(CLIENT, "p", "t/Subscriptions/b/$DeadLetterQueue", 1, 9))
+    assert "FilterException" == dead.changes.dead_letter_reason
+
+
+# --- actions that set what the broker uses -------------------------------------------------------
+
+
+def encoded_message(session=None, **properties):
+    """A message for the reader of the protocol."""
+    section = b""
+    if session is not None:
+        section = b"\x00\x53\x73" + encode([None] * 10 + [session])
+    return Message(section + b"\x00\x53\x74" + encode(properties))
+
+
+def send_encoded(dialogue, *messages):
+    dialogue.run(Send(S, list(messages), ["h"] * len(messages)))
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """Dialogues read messages as the protocol does."""
+    monkeypatch.setattr(core_dialogue, "PlainReader", Reader)
+
+
+def sessions_of(dialogue, name):
+    messages = dialogue.namespace._directory.queue(f"t/Subscriptions/{name}").index.walk()
+    return [one.session_id for one in messages]
+
+
+@pytest.mark.usefixtures("encoded")
+def test_a_session_id_that_an_action_sets_decides_on_the_session():
+    """Also if the sender has set none. Other copies keep the id of the sender."""
+    x = RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("SET sys.SessionId = 'x'"))
+    removing = RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("REMOVE sys.SessionId"))
+    changed = having(x, requires_session=True)
+    plain = having(RuleDefinition("all"), requires_session=True)
+    removed = having(removing, requires_session=True)
+    dialogue = topic_book(a=changed, b=plain, c=changed, d=removed)
+    send_encoded(dialogue, encoded_message("own"), encoded_message())
+    assert ["x", "x"] == sessions_of(dialogue, "a") == sessions_of(dialogue, "c")
+    assert ["own"] == sessions_of(dialogue, "b")
+    assert [None] == sessions_of(dialogue, "b/$DeadLetterQueue")
+    assert [] == sessions_of(dialogue, "d")
+    assert [None, None] == sessions_of(dialogue, "d/$DeadLetterQueue")
+    restored = dialogue.restarted()
+    assert ["x", "x"] == sessions_of(restored, "a")
+
+
+@pytest.mark.usefixtures("encoded")
+def test_a_session_id_that_is_too_long_is_an_error_of_the_action():
+    """As it is an error of a sender."""
+    rule = RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("SET sys.SessionId = a"))
+    dialogue = topic_book(
+        a=having(rule, requires_session=True, dead_lettering_on_filter_errors=True)
+    )
+    send_encoded(dialogue, encoded_message("own", a="x" * 128), encoded_message("own", a="x" * 129))
+    assert ["x" * 128] == sessions_of(dialogue, "a")
+    assert ["own"] == sessions_of(dialogue, "a/$DeadLetterQueue")
+
+
+@pytest.mark.usefixtures("encoded")
+@pytest.mark.parametrize(
+    ("ticks", "expected_ms"), [(50_000_000, 5_000), (3, 1), (2**63 - 1, 60_000), (10**12, 60_000)]
+)
+def test_a_time_to_live_that_an_action_sets_decides_on_the_expiry(ticks, expected_ms):
+    """Within what the topic allows. Other copies keep the time of the sender."""
+    span = Described(Symbol("com.microsoft:timespan"), Long(ticks))
+    rule = RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("SET sys.TimeToLive = x"))
+    dialogue = topic_book(
+        TopicDefinition(default_time_to_live_ms=60_000),
+        a=having(rule),
+        b=having(RuleDefinition("all")),
+        c=having(RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("REMOVE sys.TimeToLive"))),
+    )
+    sent = encoded_message(x=span)
+    sent.time_to_live_ms = 30_000
+    send_encoded(dialogue, sent)
+    found = {}
+    for name in "abc":
+        (one,) = dialogue.namespace._directory.queue(f"t/Subscriptions/{name}").index.walk()
+        found[name] = one.time_to_live_ms
+        assert START_MS + one.time_to_live_ms == one.expires_at_ms
+    assert {"a": expected_ms, "b": 30_000, "c": 60_000} == found
+
+
+@pytest.mark.usefixtures("encoded")
+@pytest.mark.parametrize("ticks", [0, -1, -(2**63)])
+def test_a_time_to_live_must_be_positive(ticks):
+    """Otherwise the action fails."""
+    span = Described(Symbol("com.microsoft:timespan"), Long(ticks))
+    rule = RuleDefinition("x", SqlFilter("1 = 1"), SqlAction("SET sys.TimeToLive = x"))
+    dialogue = topic_book(a=having(rule, dead_lettering_on_filter_errors=True))
+    send_encoded(dialogue, encoded_message(x=span))
+    assert [] == sessions_of(dialogue, "a")
+    assert [None] == sessions_of(dialogue, "a/$DeadLetterQueue")

@@ -327,10 +327,14 @@ def _assign_system(name: str, evaluate: Evaluate) -> Action:
             raise _no_such_property(name)
         value = evaluate(draft)
         try:
-            draft.set_system(key, operators.convert(value, system_properties.SETTABLE[key]))
+            converted = operators.convert(value, system_properties.SETTABLE[key])
         except ValueError:
             raise FilterError(
                 f"'sys.{name}' cannot be set to a value of type {type(value).__name__}."
             ) from None
+        refusal = system_properties.refusal(key, converted)
+        if refusal is not None:
+            raise FilterError(f"'sys.{name}' {refusal}.")
+        draft.set_system(key, converted)
 
     return assign
