@@ -202,15 +202,18 @@ class Admission:
             )
         return None
 
+    def duplicate_key(self, entity: Entity, message: Message) -> str | None:
+        """Returns the text by which an entity that detects duplicates recognizes a message, or None if it has no
+        message id. Raises `UndecodableMessage` if it cannot be read."""
+        message_id = self._context.reader.message_id(message.body or b"")
+        return self._within_partition(message, message_id) if entity.is_partitioned else message_id
+
     def _without_duplicates(
         self, entity: Entity, messages: Sequence[Message], now_ms: int, turn: Turn
     ) -> list[Message]:
         """Returns the messages whose message id was not seen within the window."""
         assert entity.duplicates is not None
-        read = self._context.reader.message_id
-        message_ids = [read(message.body or b"") for message in messages]
-        if entity.is_partitioned:
-            message_ids = list(map(self._within_partition, messages, message_ids))
+        message_ids = [self.duplicate_key(entity, message) for message in messages]
         fresh = entity.duplicates.filter_new(message_ids, now_ms, turn)
         new = [message for message, is_new in zip(messages, fresh, strict=True) if is_new]
         if repeated := len(messages) - len(new):

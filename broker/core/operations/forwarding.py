@@ -9,7 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.core.contract.counting import DeadLetterCause, Outcome
-from broker.core.contract.errors import ArgumentError, BrokerError, UndecodableMessage
+from broker.core.contract.errors import (
+    ArgumentError,
+    BrokerError,
+    QuotaExceeded,
+    UndecodableMessage,
+)
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
@@ -73,7 +78,15 @@ class RemainingForwarding:
 class Forwarder:
     """Forwards the ready messages of one queue."""
 
-    __slots__ = ("_admission", "_destination", "_directory", "_later", "_path", "_queue")
+    __slots__ = (
+        "_admission",
+        "_destination",
+        "_directory",
+        "_is_held_up",
+        "_later",
+        "_path",
+        "_queue",
+    )
 
     def __init__(
         self,
@@ -91,11 +104,13 @@ class Forwarder:
         self._directory = directory
         self._admission = admission
         self._later = later
+        self._is_held_up = False
+        """Whether the first dead letter had no room in the destination."""
 
     def forward(self, ready: ReadyMessages, now_ms: int, turn: Turn) -> bool:
         """Forward ready messages, as many as this turn may. Returns whether that was all. Dead
-        letters that cannot be forwarded keep their places. Everything waits while nothing can be
-        stored: see `Forwarding.retry`."""
+        letters that cannot be forwarded keep their places. All wait behind one that the destination
+        has no room for. Everything waits while nothing can be stored: see `Forwarding.retry`."""
         if self._queue.context.room.is_full:
             return True
         backlog = self._queue.context.backlog
@@ -108,6 +123,8 @@ class Forwarder:
             if count <= 0:
                 is_done = not len(ready)
                 break
+            if self._is_held_up:
+                count = 1  # if there is still no room, the others need not be taken
             messages = ready.take(count, BURST_MAX_BYTES)
             if not messages:
                 break
@@ -124,6 +141,8 @@ class Forwarder:
                 staying = self._move(messages, destination, now_ms, turn)
                 kept += staying
             backlog.forwarded((len(messages) - len(staying)) * copies)
+            if self._is_held_up:
+                break
         ready.put_back(kept)
         if not is_done:
             self._later.add(self._queue.dispatcher)
@@ -141,13 +160,18 @@ class Forwarder:
         moving: list[Message] = []
         stuck: dict[tuple[str, str], list[Message]] = {}
         size = 0
-        for message in messages:
+        self._is_held_up = False
+        for position, message in enumerate(messages):
             reason = self._obstacle(message, destination, size)
             if reason is None:
                 moving.append(message)
                 size += message.size
-            else:
-                stuck.setdefault(reason, []).append(message)
+                continue
+            stuck.setdefault(reason, []).append(message)
+            if reason[0] == QuotaExceeded.__name__ and self._queue.sub_queue != MAIN:
+                self._is_held_up = True
+                stuck[reason] += messages[position + 1 :]
+                break
         if moving:
             turn.count(self._queue.counts, Outcome.FORWARDED, len(moving))
             self._queue.remove(moving)
@@ -191,6 +215,8 @@ class Forwarder:
         try:
             if message.session_id is None:
                 message.session_id = self._queue.context.reader.session_id(message.body or b"")
+            if destination.duplicates is not None:
+                self._admission.duplicate_key(destination, message)
             destination.screen(message)
         except UndecodableMessage as undecodable:
             return type(undecodable).__name__, str(undecodable)

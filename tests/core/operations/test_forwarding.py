@@ -16,8 +16,9 @@ from broker.core.contract.commands import (
     Settle,
     UpdateEntity,
 )
-from broker.core.contract.errors import ArgumentError, NotAllowed
-from broker.core.contract.settlement_values import DEAD_LETTER
+from broker.core.contract.errors import ArgumentError, NotAllowed, UndecodableMessage
+from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER
+from broker.core.entities.entity import Entity
 from config.model.definitions import (
     UNLIMITED_MS,
     EntityDefinition,
@@ -36,6 +37,7 @@ from tests.support.core_dialogue import (
     Deliver,
     Detached,
     NamedPeer,
+    PlainReader,
     R,
     Refused,
     S,
@@ -335,6 +337,55 @@ def test_a_message_no_topic_can_read_dies_at_its_source():
     assert "UndecodableMessage" == dead.changes.dead_letter_reason
 
 
+@pytest.fixture
+def unreadable_ids(monkeypatch):
+    """The ids and partition keys of messages whose text is `bad` cannot be read, as in a store of an older version."""
+
+    def read_message_id(self, body):
+        if body.startswith(b"bad;"):
+            raise UndecodableMessage("an id cannot be read")
+        return self.fields(body).get("id")
+
+    def read_partition_key(_, annotations):
+        if annotations == b"bad":
+            raise UndecodableMessage("a key cannot be read")
+        return annotations.decode() or None
+
+    monkeypatch.setattr(PlainReader, "message_id", read_message_id)
+    monkeypatch.setattr(PlainReader, "partition_key", read_partition_key)
+
+
+@pytest.mark.usefixtures("unreadable_ids")
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_a_message_whose_id_cannot_be_read_dies_at_its_source(partitioned):
+    """Only a destination that detects duplicates reads ids. The turn goes on, and so do the others."""
+    definition = QueueDefinition(requires_duplicate_detection=True, enable_partitioning=partitioned)
+    dialogue = chain("q", end=definition)
+    bad = (
+        message("key", message_id="2", partition_key="bad")
+        if partitioned
+        else message("bad", message_id="2")
+    )
+    dialogue.run(AttachSender(S, "q"))
+    dialogue.run(send(message("a", message_id="1"), bad, message("b", message_id="3")))
+    assert ["a", "b"] == [text_of(m) for m in peek(dialogue, "end")]
+    (dead,) = peek(dialogue, "q/$DeadLetterQueue")
+    assert "UndecodableMessage" == dead.changes.dead_letter_reason
+
+
+@pytest.mark.usefixtures("unreadable_ids")
+def test_a_dead_letter_whose_id_cannot_be_read_stays():
+    entities = {
+        "q": QueueDefinition(forward_dead_letters_to="end"),
+        "end": QueueDefinition(requires_duplicate_detection=True),
+    }
+    dialogue = CoreDialogue(entities=entities)
+    dialogue.run(send(message("bad", message_id="1"), message("a", message_id="2")))
+    assert 2 == dead_letter_what_comes(dialogue, credit(2))
+    assert ["a"] == [text_of(m) for m in peek(dialogue, "end")]
+    assert ["bad"] == [text_of(m) for m in peek(dialogue, "q/$DeadLetterQueue")]
+
+
 # --- what cannot be set up -------------------------------------------------------------------------
 
 
@@ -472,6 +523,59 @@ def test_dead_letters_that_cannot_go_on_do_not_hold_up_those_behind_them():
     while dead_letter_what_comes(dialogue, credit(2_000)):
         pass
     assert ["small"] == [text_of(m) for m in peek(dialogue, "end")]
+
+
+def dead_letters_of_a_full_destination(count):
+    """A dialogue with dead letters that wait for room, and the tokens of the messages that fill it."""
+    full = QueueDefinition(max_size_megabytes=1)
+    dialogue = CoreDialogue(
+        entities={"q": QueueDefinition(forward_dead_letters_to="end"), "end": full}
+    )
+    filling = message("filling")
+    filling.size = 1024 * 1024
+    dialogue.run(AttachSender(END, "end"), send(filling, to=END))
+    dialogue.run(send(*map(str, range(count))))
+    while dead_letter_what_comes(dialogue, credit(count)):
+        pass
+    return dialogue
+
+
+def test_dead_letters_of_a_full_destination_are_not_tried_one_by_one(monkeypatch):
+    """The first that does not fit holds up the others, or each new dead letter would try all of them again."""
+    dialogue = dead_letters_of_a_full_destination(3_000)
+    tried = []
+    size_error = Entity.size_error
+
+    def counted(self, *sizes):
+        if self.path == "end":
+            tried.append(sizes)
+        return size_error(self, *sizes)
+
+    monkeypatch.setattr(Entity, "size_error", counted)
+    dialogue.run(send("last"))
+    assert 1 == dead_letter_what_comes(dialogue, credit(3_001))
+    assert 1 == len(tried)
+    assert 3_001 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+
+
+def test_dead_letters_go_on_when_their_destination_has_room_again():
+    """All of them, in their order, with the next that comes or when an entity changes."""
+    dialogue = dead_letters_of_a_full_destination(3_000)
+    receiver = NamedPeer("RECEIVER")
+    dialogue.run(attach_receiver(receiver, "end"), credit(1, to=receiver))
+    tokens = [t for turn in dialogue.turns for e in turn.effects for t in _tokens(e, receiver)]
+    dialogue.run(Settle(receiver, tokens, ["h"], COMPLETE))
+    dialogue.run(send("last"))
+    assert 1 == dead_letter_what_comes(dialogue, credit(3_001))
+    for _ in range(5):
+        dialogue.run(Advance(0))
+    assert 0 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
+    assert 3_001 == dialogue.ask(GetEntity(CLIENT, "g", "end")).active_count
+    assert [str(number) for number in range(100)] == [text_of(m) for m in peek(dialogue, "end")]
+
+
+def _tokens(effect, receiver):
+    return effect.tokens if isinstance(effect, effects.Deliver) and effect.to is receiver else ()
 
 
 # --- sessions --------------------------------------------------------------------------------------
