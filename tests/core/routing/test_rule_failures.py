@@ -14,7 +14,7 @@ from broker.core.contract.message_changes import MessageChanges
 from broker.core.routing import rule_index
 from broker.core.routing.compiled_rule import compile_rule
 from broker.core.routing.rule_index import RoutedCopies, TopicRules
-from broker.core.routing.sql import FilterError, operators
+from broker.core.routing.sql import FilterError, like, operators
 from broker.core.routing.sql.message_properties import SET_TEXT_MAX_CHARACTERS
 from config.model.definitions import (
     CorrelationFilter,
@@ -203,6 +203,39 @@ def test_the_texts_that_an_action_makes_have_a_limit():
     length = SET_TEXT_MAX_CHARACTERS // 30
     action = "; ".join(["SET b = a + 'x'"] * 31)
     assert "characters" in str(route(acting(action), with_properties(a="x" * length)).error)
+
+
+# --- patterns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("condition", ["a LIKE b", "c = 1 AND a LIKE b", "a LIKE b ESCAPE '!'"])
+def test_a_pattern_from_a_message_has_a_limit(condition):
+    """A sender must not occupy the broker with a pattern that takes long to compile."""
+    rule = RuleDefinition("r", SqlFilter(condition))
+    pattern = "_" * like.DYNAMIC_PATTERN_MAX_CHARACTERS
+    fits = route(rule, with_properties(a="x" * len(pattern), b=pattern, c=1))
+    assert ((None,), None) == (fits.copies, fits.error)
+    failed = route(rule, with_properties(a="x", b=pattern + "_", c=1))
+    assert () == failed.copies
+    assert "pattern" in str(failed.error)
+
+
+def test_a_text_for_a_pattern_from_a_message_has_a_limit():
+    """Matching takes as many steps as the product of both lengths."""
+    rule = RuleDefinition("r", SqlFilter("a LIKE b"))
+    pattern = "%" + "_" * 62 + "x"
+    text = "x" * (like.DYNAMIC_STEPS_MAX // len(pattern))
+    assert route(rule, with_properties(a=text, b=pattern)).error is None
+    failed = route(rule, with_properties(a=text + "x", b=pattern))
+    assert () == failed.copies
+    assert "too long" in str(failed.error)
+
+
+def test_a_constant_pattern_takes_texts_of_any_length():
+    """Its rule chooses how much work it is."""
+    pattern = "%" + "a" * 2_000
+    rule = RuleDefinition("r", SqlFilter("a LIKE @p", {"@p": pattern}))
+    assert route(rule, with_properties(a="a" * 100_000)).error is None
 
 
 # --- any rule and any message ---------------------------------------------------------------------

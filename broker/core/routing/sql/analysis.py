@@ -78,8 +78,8 @@ def _may_fail(node: Node) -> bool:
             return True
         case PropertyReference(name, is_system=True):
             return system_properties.canonical(name) is None
-        case Like(escape=escape):
-            return escape is not None and not isinstance(escape, Constant)
+        case Like(pattern=pattern, escape=escape):
+            return not isinstance(pattern, Constant) or not isinstance(escape, Constant | None)
     return False
 
 

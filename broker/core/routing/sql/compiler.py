@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.core.routing.sql import operators, system_properties
-from broker.core.routing.sql.like import like
+from broker.core.routing.sql.like import is_like, like
 from broker.core.routing.sql.sql_errors import FilterError
 from broker.core.routing.sql.tree import (
     And,
@@ -198,15 +198,16 @@ def _like(operand: Evaluate, pattern: Value, escape: Value | None) -> Condition:
 
     def evaluate(source: PropertySource) -> bool | None:
         value, shape = operand(source), pattern_value(source)
-        character = None
+        character: str | None = None
         if escape_value is not None:
-            character = escape_value(source)
-            if character is None:
+            found = escape_value(source)
+            if found is None:
                 return None
-            if not isinstance(character, str) or len(character) != 1:
+            if not isinstance(found, str) or len(found) != 1:
                 raise FilterError("The ESCAPE of a LIKE must be a text of one character.")
+            character = found
         if isinstance(value, str) and isinstance(shape, str):
-            return like(shape, character)(value)
+            return is_like(value, shape, character)
         return None
 
     return evaluate

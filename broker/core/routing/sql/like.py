@@ -8,8 +8,9 @@ matching takes at most text length times pattern length, also for hostile patter
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from broker.core.routing.sql.sql_errors import FilterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +19,27 @@ _ANY_RUN = "%"
 _ANY_ONE = "_"
 
 
-@lru_cache(maxsize=1024)
+DYNAMIC_PATTERN_MAX_CHARACTERS = 1_024
+"""The longest pattern that a message may bring. The text of a filter has the same limit in Azure."""
+DYNAMIC_STEPS_MAX = 4 * 1024 * 1024
+"""The largest product of the lengths of such a pattern and its text, some ten milliseconds of work. One sender
+chooses both."""
+
+
+def is_like(text: str, pattern: str, escape: str | None) -> bool:
+    """Returns whether a text matches a pattern that is not known before the message. Raises `FilterError` if that
+    takes too long."""
+    if len(pattern) > DYNAMIC_PATTERN_MAX_CHARACTERS:
+        raise FilterError(
+            f"The pattern of a LIKE is longer than {DYNAMIC_PATTERN_MAX_CHARACTERS} characters."
+        )
+    if len(pattern) * len(text) > DYNAMIC_STEPS_MAX:
+        raise FilterError("The text of a LIKE is too long for a pattern of this length.")
+    return like(pattern, escape)(text)
+
+
 def like(pattern: str, escape: str | None = None) -> Callable[[str], bool]:
-    """Returns the function for a pattern. Cached for patterns from messages."""
+    """Returns the function for a pattern."""
     pieces = _pieces(pattern, escape)
     literals = ["".join(piece) for piece in pieces if None not in piece]  # type: ignore[arg-type]
     if len(literals) == len(pieces):
