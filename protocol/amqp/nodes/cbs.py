@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PUT_TOKEN = "put-token"  # noqa: S105 -- the name of an operation
 DELETE_TOKEN = "delete-token"  # noqa: S105
+BODY_MAX_VALUES = 1_000
 ANSWER_MAX_BYTES = 4 * 1024
 PYTHON_SDK = "azsdk-python-servicebus"
 """`product` in the open frame of azure-servicebus; also part of its user agent."""
@@ -100,6 +101,11 @@ class CbsNode:
         """The answer is a status and a description."""
         del request
         return ANSWER_MAX_BYTES
+
+    def body_max_values(self, request: Request) -> int:
+        """The body is a token."""
+        del request
+        return BODY_MAX_VALUES
 
     def refuse(self, request: Request, error: BrokerError) -> None:
         """Answers a request with an error."""

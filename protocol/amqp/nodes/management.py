@@ -50,6 +50,10 @@ PEEK_REPLY_MAX_BYTES = 900_000
 """A reply is one message, and clients limit its size."""
 
 LARGE_ANSWER_BYTES = 1024 * 1024
+BODY_MAX_VALUES = 150_000
+"""As many sequence numbers as a batch has messages, and more. They are decoded in about 50 ms."""
+SCHEDULE_MAX_VALUES = 500_000
+"""Forty-five thousand messages, with eleven values for each as the .NET SDK writes them."""
 
 OK, NO_CONTENT = 200, 204
 
@@ -72,6 +76,8 @@ class Operation:
     answer: Callable[[Any, Request], Answer]
     answer_max_bytes: int = 4 * 1024
     """About how large the answer can be."""
+    body_max_values: int = BODY_MAX_VALUES
+    """How many values the body of the request may have."""
 
 
 class ManagementNode:
@@ -137,6 +143,11 @@ class ManagementNode:
         """Returns about how large the answer can be."""
         operation = _operation(request)
         return 0 if operation is None else operation.answer_max_bytes
+
+    def body_max_values(self, request: Request) -> int:
+        """Returns how many values the body may have."""
+        operation = _operation(request)
+        return BODY_MAX_VALUES if operation is None else operation.body_max_values
 
     def receive(self, effect: Effect) -> None:
         """Answers a request with the reply of the core."""
@@ -356,6 +367,7 @@ OPERATIONS: dict[str, Operation] = {
             OK,
             {"sequence-numbers": Array(ArrayCode.LONG, [Long(number) for number in value])},
         ),
+        body_max_values=SCHEDULE_MAX_VALUES,
     ),
     "cancel-scheduled-message": Operation(
         "Send",

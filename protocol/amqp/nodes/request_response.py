@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.engine.interface import OVERSIZE_KEPT_BYTES
 from protocol.amqp.engine.outcomes import ACCEPTED
+from protocol.amqp.nodes.request_values import check_values
 from protocol.codec import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -38,11 +39,14 @@ if TYPE_CHECKING:
     from protocol.amqp.nodes.request_intake import RequestIntake
 
 REQUEST_CREDIT = 200
+SECTIONS_MAX = 64
+"""Of one request. It needs three."""
+PROPERTIES_MAX_VALUES = 1_000
 
 
 @dataclass(slots=True)
 class Request:
-    """One request, decoded."""
+    """One request. Its body is decoded when it is started."""
 
     link: RequestLink
     message_id: object = None
@@ -52,6 +56,10 @@ class Request:
     transaction_id: bytes | None = None
     delivery: Delivery | None = None
     """Settled when the request is started. None if the client settled it."""
+    payload: bytes = b""
+    """Until the body is decoded."""
+    body_sections: list[tuple[int, int, int]] = field(default_factory=list)
+    """The code of each, and where its value starts and ends."""
     size_bytes: int = 0
     answer_bytes: int = 0
     """The size of the answer, or its maximum while it is not known."""
@@ -82,6 +90,9 @@ class RequestNode(Protocol):
 
     def answer_max_bytes(self, request: Request) -> int:
         """Returns about how large the answer can be."""
+
+    def body_max_values(self, request: Request) -> int:
+        """Returns how many values the body may have."""
 
     def refuse(self, request: Request, error: BrokerError) -> None:
         """Answers a request with an error."""
@@ -138,7 +149,7 @@ class RequestLink:
             )
             try:
                 read_request(request, payload)
-            except UndecodableMessage as error:
+            except (UndecodableMessage, MessageSizeExceeded) as error:
                 self._refuse(request, error)
             else:
                 self._intake.take(request)
@@ -146,6 +157,11 @@ class RequestLink:
 
     def start(self, request: Request) -> None:
         """Accepts and executes a request, because there is room for its answer."""
+        try:
+            read_body(request, self._answerer.body_max_values(request))
+        except (UndecodableMessage, MessageSizeExceeded) as error:
+            self._refuse(request, error)
+            return
         if request.delivery is not None:
             self._engine.settle(self.link, [request.delivery], ACCEPTED)
         self._answerer.handle(request)
@@ -167,7 +183,7 @@ class RequestLink:
         request = Request(self, delivery=None if settled else delivery)
         if settled:
             self._engine.settle(self.link, [delivery], None)
-        with suppress(UndecodableMessage):
+        with suppress(UndecodableMessage, MessageSizeExceeded):
             read_request(request, beginning)
         error = MessageSizeExceeded(
             f"The received message (delivery-id:0, size:{size_bytes} bytes) exceeds the limit "
@@ -185,6 +201,7 @@ class RequestLink:
         """
         if request.message_id is None:
             self.end(error, request.delivery)
+            self.drop(request)
             return
         if request.delivery is not None:
             self._engine.settle(self.link, [request.delivery], ACCEPTED)
@@ -304,20 +321,36 @@ class ResponseLink:
 
 
 def read_request(request: Request, payload: bytes) -> None:
-    """Decodes a request: id, reply address, application properties and body, in this order. Raises
-    `UndecodableMessage`; the sections before the error are decoded, and with the id the request can be answered."""
+    """Decodes the id, the reply address and the application properties of a request, and finds its body. Raises
+    `UndecodableMessage` or `MessageSizeExceeded`; the sections before the error are decoded, and with the id the request
+    can be answered."""
+    for number, (code, start, end) in enumerate(sections_of(payload)):
+        if number >= SECTIONS_MAX:
+            raise UndecodableMessage(f"a request has at most {SECTIONS_MAX} sections")
+        if code in (VALUE, SEQUENCE, DATA):
+            request.body_sections.append((code, start, end))
+        elif code in (PROPERTIES, APPLICATION_PROPERTIES):
+            check_values(payload, start, end, PROPERTIES_MAX_VALUES)
+            value, _ = decode(payload, start)
+            if code == PROPERTIES and isinstance(value, list):
+                request.message_id = value[0] if value else None
+                reply_to = value[4] if len(value) > 4 else None
+                request.reply_to = None if reply_to is None else str(reply_to)
+            elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
+                request.properties = {str(key): item for key, item in value.items()}
+    request.payload = payload
+
+
+def read_body(request: Request, most_values: int) -> None:
+    """Decodes the body of a request. Raises `UndecodableMessage`, or `MessageSizeExceeded` if it has more values."""
+    payload, request.payload = request.payload, b""
     data: list[bytes] = []
-    for code, start, _ in sections_of(payload):
+    for code, start, end in request.body_sections:
+        check_values(payload, start, end, most_values)
         value, _ = decode(payload, start)
-        if code == PROPERTIES and isinstance(value, list):
-            request.message_id = value[0] if value else None
-            reply_to = value[4] if len(value) > 4 else None
-            request.reply_to = None if reply_to is None else str(reply_to)
-        elif code == APPLICATION_PROPERTIES and isinstance(value, dict):
-            request.properties = {str(key): item for key, item in value.items()}
-        elif code in (VALUE, SEQUENCE):
+        if code != DATA:
             request.body = value
-        elif code == DATA and isinstance(value, bytes):
+        elif isinstance(value, bytes):
             data.append(value)
     if request.body is None and data:
         request.body = b"".join(data)
