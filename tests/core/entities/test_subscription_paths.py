@@ -1,4 +1,4 @@
-"""Entities are found by path, without case."""
+"""Subscriptions are found by path, without case."""
 
 from __future__ import annotations
 
