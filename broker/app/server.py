@@ -32,6 +32,7 @@ from broker.app.runtime.standby import RESTORING, STARTING, STOPPING
 from broker.app.security import tls
 from broker.app.security.access import Access
 from broker.core.contract.errors import BrokerError
+from broker.core.operations.entity_administration import DeclarationRefused
 from config.model.storage_urls import mask_password
 from protocol.repeated_events import repeated_events
 from protocol.sources import make_sources
@@ -128,6 +129,10 @@ class Server:
             await self._unless_stopped(self._start())
         except (StorageError, OSError) as error:
             code = _failed_to_start(error)
+            await self._stop()
+            return code
+        except DeclarationRefused as error:
+            code = _refused_to_start(error)
             await self._stop()
             return code
         await self._stopping.wait()
@@ -383,6 +388,12 @@ def _raise_file_limit(connections: int) -> None:
 def _failed_to_start(error: Exception) -> int:
     log.error("start.failed", error=_sentence(error))
     return ExitCode.FAILED
+
+
+def _refused_to_start(error: DeclarationRefused) -> int:
+    for mistake in str(error).splitlines():
+        log.error("start.refused", error=mistake)
+    return ExitCode.MISUSED
 
 
 def _sentence(error: Exception) -> str:

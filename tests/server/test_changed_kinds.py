@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
-from tests.support.server import BrokerProcess
+from tests.support.server import BrokerFailed, BrokerProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +49,24 @@ def test_an_empty_entity_of_another_kind_is_replaced(tmp_path: Path) -> None:
         send(broker, "orders")
         broker.restart()
         assert "kept" == receive_one(broker, "orders", "audit")
+
+
+def test_an_entity_with_messages_keeps_its_kind(tmp_path: Path) -> None:
+    """The start is refused as a mistake of the config file: exit code 2, nothing changed."""
+    storage = f"sqlite:///{tmp_path / 'peeklock.db'}"
+    with BrokerProcess(config=AS_QUEUE, storage=storage) as broker:
+        send(broker, "orders")
+    with (
+        pytest.raises(BrokerFailed) as refused,
+        BrokerProcess(config=AS_TOPIC, storage=storage),
+    ):
+        pass
+    text = str(refused.value)
+    for words in ("ended with 2", "the topic 'orders'", "has a queue", "1 message", "another name"):
+        assert words in text
+    assert "Traceback" not in text
+    with BrokerProcess(config=AS_QUEUE, storage=storage) as broker:
+        assert "kept" == receive_one(broker, "orders")
 
 
 def test_a_topic_whose_name_is_longer_in_lower_case_is_declared_and_restored(

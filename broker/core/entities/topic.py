@@ -248,6 +248,7 @@ class Topic(Entity):
 
     def republish(self, messages: Sequence[Message], now_ms: int, turn: Turn) -> None:
         """See `Entity.republish`. Stores a copy for each matching subscription."""
+        self.restart_idle_time(now_ms)
         payloads = self.context.payloads
         copies = _Copies(self)
         moved: list[Message] = []

@@ -130,6 +130,15 @@ def test_a_scheduled_message_keeps_its_topic():
     assert ["later"] == [text_of(one) for one in dialogue.deliveries(credit(1))]
 
 
+def test_a_topic_is_idle_from_the_time_of_its_scheduled_message_on():
+    """Also if no check has seen it scheduled."""
+    for at_ms in (START_MS + 1_000, START_MS + 2 * IDLE_MS + 7):
+        dialogue = topic_dialogue()
+        dialogue.ask(schedule("t", at_ms))
+        dialogue.run(Advance(at_ms - START_MS))
+        assert_deleted_after(dialogue, "t")
+
+
 # --- changes -----------------------------------------------------------------------------------------
 
 
@@ -263,9 +272,10 @@ def test_a_subscription_that_forwards_keeps_its_topic():
 # --- forwarding and waiting -----------------------------------------------------------------------
 
 
-def test_a_forwarded_message_restarts_the_idle_time_of_its_destination():
+@pytest.mark.parametrize("destination", [QUEUE, TOPIC])
+def test_a_forwarded_message_restarts_the_idle_time_of_its_destination(destination):
     """It was sent, if not by a client."""
-    entities = {"end": QUEUE, "q": QueueDefinition(forward_to="end")}
+    entities = {"end": destination, "q": QueueDefinition(forward_to="end")}
     dialogue = CoreDialogue(entities=entities, attach=False)
     dialogue.run(AttachSender(S, "q"))
     dialogue.run(Advance(IDLE_MS - 1), send("a"))
