@@ -84,25 +84,43 @@ class Identity:
         namespace: str | None = None,
         *,
         host: str = "",
-        entity: str | None = None,
     ) -> Grant:
-        """Returns the grant of a token on an audience. Raises `TokenRefused`.
+        """Returns the grant of a token on an audience, which is a URL or empty: then it is that of the token. Raises
+        `TokenRefused`.
 
         Without a namespace the key selects one, which the grant names. `host` is the host name that the client uses
-        for this broker. `entity` is the path of the entity, if the audience is longer.
+        for this broker.
+        """
+        if len(audience) > RESOURCE_MAX_CHARACTERS:
+            raise _too_long_audience()
+        path = path_of(audience) if audience else None
+        return self.verify_token_on_path(token, path, now_ms, namespace, host=host)
+
+    def verify_token_on_path(
+        self,
+        token: str,
+        path: str | None,
+        now_ms: int,
+        namespace: str | None = None,
+        *,
+        host: str = "",
+        entity: str | None = None,
+    ) -> Grant:
+        """Returns the grant of a token on a path as it is, without decoding it. Raises `TokenRefused`.
+
+        A request over HTTP has host and path apart. A URL made of both would let one of them change the other.
+        Without a path it is that of the token. `entity` is the path of the entity, if the path is longer.
         """
         if len(token) > TOKEN_MAX_CHARACTERS:
             raise TokenRefused(
                 f"MalformedToken: The token has more than {TOKEN_MAX_CHARACTERS} characters."
             )
-        if len(audience) > RESOURCE_MAX_CHARACTERS:
-            raise TokenRefused(
-                f"InvalidAudience: The audience has more than {RESOURCE_MAX_CHARACTERS} characters."
-            )
+        if path is not None and len(path) > RESOURCE_MAX_CHARACTERS:
+            raise _too_long_audience()
         if not sas.is_sas(token):
-            return replace(self._verify_bearer(token, now_ms), path=path_of(audience))
+            return replace(self._verify_bearer(token, now_ms), path=(path or "").lower())
         read = sas.read(token)
-        path = path_of(audience) if audience else read.path
+        path = read.path if path is None else path.lower()
         about = path if entity is None else entity.lower()
         fitting = [
             (rule, key)
@@ -122,7 +140,7 @@ class Identity:
         if not covers(read.path, path) or not self._is_own_host(read.host, host):
             raise TokenRefused(
                 "InvalidAudience: The authorization header contains a token with a wrong audience: "
-                f"it is for '{read.host}/{read.path}', not for '{audience}'."
+                f"it is for '{read.host}/{read.path}', not for '{host_of(host)}/{path}'."
             )
         rule, key = self._selected(fitting)[0]
         return Grant(rule.claims, path, read.expires_at_ms, rule, key)
@@ -206,3 +224,9 @@ class Identity:
                 )
             fitting = [(rule, key) for rule, key in fitting if rule.namespace == chosen]
         return sorted(fitting, key=lambda one: len(one[0].path))
+
+
+def _too_long_audience() -> TokenRefused:
+    return TokenRefused(
+        f"InvalidAudience: The audience has more than {RESOURCE_MAX_CHARACTERS} characters."
+    )

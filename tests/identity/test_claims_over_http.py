@@ -281,6 +281,52 @@ def test_a_token_is_for_a_host(broker: BrokerProcess, resource: str, expected: i
     assert expected == ask(broker, "GET", "orders", Authorization=token(ROOT_NAME, resource))[0]
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost/orders?",
+        "localhost/orders#",
+        "localhost:1/orders?",
+        "localhost\\orders",
+        "a@localhost",
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "elsewhere"),
+        ("GET", "orders"),
+        ("PUT", "new-queue"),
+        ("POST", "elsewhere/messages"),
+        ("GET", "metrics"),
+        ("GET", "$peeklock/clock"),
+    ],
+)
+def test_the_host_header_does_not_replace_the_audience(
+    broker: BrokerProcess, host: str, method: str, path: str
+):
+    """The token is for `orders`. A URL made of such a Host and any path would have the path `orders`."""
+    header = token(ROOT_NAME, "sb://localhost/orders")
+    status, _ = ask(broker, method, path, queue_entry(), Authorization=header, Host=host)
+    assert 401 == status
+
+
+@pytest.mark.parametrize("path", ["orders%3Fx", "orders%252Feu", "orders%25"])
+def test_the_path_is_decoded_once(broker: BrokerProcess, path: str):
+    """The token is for `orders`, and these are other names."""
+    header = token(ROOT_NAME, f"sb://{HOST}/orders")
+    assert 401 == ask(broker, "POST", f"{path}/messages", "x", Authorization=header)[0]
+
+
+def test_a_key_of_an_entity_does_not_read_metrics():
+    """Not by a path in the Host header either."""
+    config = {"queues": {"orders": {"authorization_rules": {"listen": RULES["listen"]}}}}
+    with BrokerProcess(config=config, environment={"PEEKLOCK_AUTHORIZATION": "strict"}) as broker:
+        for host in ("localhost", "localhost/orders?"):
+            header = token("listen", "sb://localhost/orders")
+            assert 401 == ask(broker, "GET", "metrics", Authorization=header, Host=host)[0]
+
+
 # --- forwarding --------------------------------------------------------------------------------
 
 

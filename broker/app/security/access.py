@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from protocol.identity.managed_identity import TokenRequest
 
 BEARER = "bearer "
+NOT_IN_HOSTS = frozenset("/?#@\\ \t")
+"""Characters that end the host of a URL, or cannot be in it."""
 
 
 class AuthorizationRules:
@@ -115,26 +117,26 @@ class Access:
     ) -> str:
         """Returns the namespace of a request. Raises `Unauthorized`.
 
-        The token must be valid for the path. The key of a rule must be valid on the entity.
+        The token must be valid for the path, which is decoded. The key of a rule must be valid on the entity.
         """
         identity = self.identity
+        _check_host(host)
         namespace = identity.namespace_of_host(host)
         if header is None:
             if identity.strict:
                 raise TokenRefused("MissingToken: The request has no Authorization header.")
             return namespace or identity.default_namespace
-        audience = f"sb://{host}/{path}"
-        grant = self._grant(header, audience, namespace, host, entity)
+        grant = self._grant(header, path, namespace, host, entity)
         if identity.strict and claim not in grant.claims:
-            raise missing_claim(claim, audience)
+            raise missing_claim(claim, f"sb://{host}/{path}")
         return namespace or grant.namespace or identity.default_namespace
 
     def authorize_everything(self, header: str | None, host: str = "") -> None:
         """Raises `Unauthorized` unless the token is made with the key of the whole broker."""
-        self.authorize_http(header, "", MANAGE, host)
+        self.authorize_http(header, "", MANAGE, host, "")
         if header is None:
             return
-        if self._grant(header, f"sb://{host}/", None, host, "").namespace is not None:
+        if self._grant(header, "", None, host, "").namespace is not None:
             raise Unauthorized("This request needs the shared access key of the whole broker.")
 
     def authorize_metrics(self, header: str | None, host: str = "") -> None:
@@ -142,7 +144,7 @@ class Access:
         key that allows more than Listen, if there is one namespace."""
         if not self.identity.strict:
             return
-        self.authorize_http(header, "", LISTEN, host)
+        self.authorize_http(header, "", LISTEN, host, "")
         if len(self._namespaces) > 1:
             self.authorize_everything(header, host)
 
@@ -162,7 +164,8 @@ class Access:
             if namespace is None:
                 return found
         else:
-            grant = self._grant(header, f"sb://{host}/{path}", None, host, "")
+            _check_host(host)
+            grant = self._grant(header, path, None, host, "")
             if identity.strict and MANAGE not in grant.claims:
                 raise missing_claim(MANAGE, f"sb://{host}/{path}")
             if identity.strict and grant.namespace not in {None, namespace.lower()}:
@@ -170,11 +173,11 @@ class Access:
         return next((name for name in self._namespaces if name.lower() == namespace.lower()), None)
 
     def _grant(
-        self, header: str, audience: str, namespace: str | None, host: str, entity: str | None
+        self, header: str, path: str, namespace: str | None, host: str, entity: str | None
     ) -> Grant:
         token = header[len(BEARER) :] if header[: len(BEARER)].lower() == BEARER else header
-        return self.identity.verify_token(
-            token.strip(), audience, self.now_ms(), namespace, host=host, entity=entity
+        return self.identity.verify_token_on_path(
+            token.strip(), path.strip("/"), self.now_ms(), namespace, host=host, entity=entity
         )
 
     # --- managed identity ----------------------------------------------------------------------
@@ -216,6 +219,12 @@ class Access:
         changed = revision != self._revision
         self._revision = revision
         return changed
+
+
+def _check_host(host: str) -> None:
+    """Raises `TokenRefused` if a `Host` header contains more than a host and a port."""
+    if not NOT_IN_HOSTS.isdisjoint(host):
+        raise TokenRefused("InvalidAudience: The Host header is not a host name with a port.")
 
 
 def _read_keys(path: Path) -> list[bearer_tokens.Key]:
