@@ -202,7 +202,7 @@ class _EmulatorForm:
             )
             return None
         name, read = found
-        if name not in properties:
+        if _is_missing(properties.get(name)):
             # Aspire writes every SQL rule like this.
             self._report.warning(node, f"{name} is missing: the rule takes every message")
             return TrueFilter()
@@ -246,9 +246,18 @@ class _EmulatorForm:
         return name
 
     def _required(self, node: Node, members: Mapping[str, Node], name: str) -> Node | None:
-        if name not in members and isinstance(node.value, dict):
+        """Returns a member, or None if it is missing or null, which is a mistake."""
+        member = members.get(name)
+        if not _is_missing(member):
+            return member
+        if isinstance(node.value, dict):
             self._report.mistake(node, f"{name} is missing")
-        return members.get(name)
+        return None
 
     def _members(self, node: Node | None, known: Iterable[str]) -> Mapping[str, Node]:
         return known_members(node, known, self._report, self._report.warning, any_case=True)
+
+
+def _is_missing(node: Node | None) -> bool:
+    """Null is the same as a member that is not there."""
+    return node is None or node.value is None

@@ -36,11 +36,14 @@ def mapping(node: Node | None, report: ConfigReport) -> Mapping[str, Node]:
 
 
 def items(node: Node | None, report: ConfigReport) -> Sequence[Node]:
-    """Returns the items of a list; none if the node is missing or null."""
+    """Returns the items of a list; none if the node is missing or null. An item that is null is a mistake."""
     if node is None or node.value is None:
         return ()
     if isinstance(node.value, list):
-        return node.value
+        for item in node.value:
+            if item.value is None:
+                report.mistake(item, f"expected an item, found {item.kind}")
+        return [item for item in node.value if item.value is not None]
     report.mistake(node, f"expected a list, found {node.kind}")
     return ()
 
@@ -53,6 +56,13 @@ def text(node: Node | None, report: ConfigReport) -> str | None:
         return node.value
     report.mistake(node, f"expected text, found {node.kind}")
     return None
+
+
+def required_text(node: Node | None, report: ConfigReport) -> str | None:
+    """Returns a text that is not empty; None if there is none. Null is a mistake."""
+    if node is not None and node.value is None:
+        report.mistake(node, f"expected text, found {node.kind}")
+    return text(node, report)
 
 
 def scalars(node: Node | None, report: ConfigReport) -> dict[str, object]:

@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from config.files.node_values import SETTINGS, items, known_members, mapping, scalars, text
+from config.files.node_values import (
+    SETTINGS,
+    items,
+    known_members,
+    mapping,
+    required_text,
+    scalars,
+    text,
+)
 from config.files.properties import PROPERTIES, read_properties
 from config.files.topology import DeclaredEntity, Topology, assemble
 from config.model.authorization_keys import KEY_LENGTH, derived_secondary_key
@@ -123,7 +131,7 @@ class _YamlForm:
             members = self._members(
                 its_node, [*_FILTERS, "parameters", "action", "action_parameters"]
             )
-            action = text(members.get("action"), self._report)
+            action = required_text(members.get("action"), self._report)
             action_parameters = self._parameters(members, "action_parameters", "action")
             rule = RuleDefinition(
                 name,
@@ -141,7 +149,7 @@ class _YamlForm:
         parameters = self._parameters(members, "parameters", "sql_filter")
         match given:
             case ["sql_filter", *_]:
-                expression = text(members["sql_filter"], self._report)
+                expression = required_text(members["sql_filter"], self._report)
                 return SqlFilter(expression, parameters) if expression else TrueFilter()
             case ["correlation_filter", *_]:
                 return self._correlation_filter(members["correlation_filter"])
@@ -153,15 +161,14 @@ class _YamlForm:
     def _correlation_filter(self, node: Node) -> Filter:
         members = self._members(node, [*_CORRELATION_ATTRIBUTES, "properties"])
         texts = {
-            name: text(members[name], self._report)
+            name: required_text(members[name], self._report)
             for name in _CORRELATION_ATTRIBUTES
             if name in members
         }
-        if not members:
+        properties = members.get("properties")
+        if not texts and (properties is None or not properties.value):
             self._report.mistake(node, "expected at least one property to compare")
-        return CorrelationFilter(
-            **texts, properties=scalars(members.get("properties"), self._report)
-        )
+        return CorrelationFilter(**texts, properties=scalars(properties, self._report))
 
     def _parameters(
         self, members: Mapping[str, Node], name: str, needed_by: str
@@ -174,9 +181,10 @@ class _YamlForm:
         rules = []
         for name, rule in self._named(node, rule_name_error):
             members = self._members(rule, ["rights", "primary_key", "secondary_key"])
-            if "primary_key" not in members:
+            given = members.get("primary_key")
+            if given is None or given.value is None:
                 self._report.mistake(rule, "primary_key is missing")
-            primary_key = self._key(members.get("primary_key")) or ""
+            primary_key = self._key(given) or ""
             secondary_key = self._key(members.get("secondary_key"))
             rules.append(
                 AuthorizationRule(

@@ -430,6 +430,8 @@ def test_what_requires_sessions_may_forward(config):
         (": SqlFilter is missing: the rule takes every message", a_rule(FilterType="Sql", CorrelationFilter={})),
         (": SqlFilter is missing: the rule takes every message", a_rule(FilterType="Sql", CorrelationFilter={"Label": "a"})),
         (": CorrelationFilter is missing: the rule takes every message", a_rule(FilterType="Correlation")),
+        (": SqlFilter is missing: the rule takes every message", a_rule(FilterType="Sql", SqlFilter=None)),
+        (": CorrelationFilter is missing: the rule takes every message", a_rule(FilterType="Correlation", CorrelationFilter=None)),
         (".CorrelationFilter: names no property to compare: the rule takes every message", a_rule(FilterType="Correlation", CorrelationFilter={})),
         (".CorrelationFilter: names no property to compare: the rule takes every message", a_rule(FilterType="Correlation", CorrelationFilter={"Properties": {}})),
     ],
@@ -488,6 +490,11 @@ def test_a_file_that_aspire_wrote_is_taken(tmp_path):
         (".Properties.FilterType: 'SqlFilter' is not allowed; expected Correlation or Sql; did you mean 'Sql'?", a_rule(FilterType="SqlFilter", SqlFilter={"SqlExpression": "1=1"})),
         (".Properties.FilterType: 'Corelation' is not allowed; expected Correlation or Sql; did you mean 'Correlation'?", a_rule(FilterType="Corelation")),
         (".Properties.SqlFilter: SqlExpression is missing", a_rule(FilterType="Sql", SqlFilter={})),
+        (".Properties.SqlFilter: SqlExpression is missing", a_rule(FilterType="Sql", SqlFilter={"SqlExpression": None})),
+        (".Properties.Action: SqlExpression is missing", a_rule(FilterType="Sql", SqlFilter={"SqlExpression": "1=1"}, Action={"SqlExpression": None})),
+        (": Name is missing", a_rule(None, FilterType="Sql", SqlFilter={"SqlExpression": "1=1"})),
+        (": Properties is missing", {"Name": "r", "Properties": None}),
+        (": expected an item, found nothing", None),
         (".Properties.SqlFilter.SqlExpression: expected text, found ''", a_rule(FilterType="Sql", SqlFilter={"SqlExpression": ""})),
         (".Properties.SqlFilter: expected a mapping, found '1=1'", a_rule(FilterType="Sql", SqlFilter="1=1")),
         (".Properties.Action: SqlExpression is missing", a_rule(FilterType="Sql", SqlFilter={"SqlExpression": "1=1"}, Action={})),
@@ -623,6 +630,13 @@ def test_long_ways_and_forks_without_a_circle_are_fine(config):
             {"UserConfig": {"Namespaces": {"Name": "a"}}},
         ),
         (f"1: {NAMESPACE}: Name is missing", {"UserConfig": {"Namespaces": [{"Queues": []}]}}),
+        (f"1: {NAMESPACE}: Name is missing", {"UserConfig": {"Namespaces": [{"Name": None}]}}),
+        (
+            f"1: {NAMESPACE}: expected an item, found nothing",
+            {"UserConfig": {"Namespaces": [None]}},
+        ),
+        ("1: UserConfig is missing", {"UserConfig": None}),
+        ("1: UserConfig: Namespaces is missing", {"UserConfig": {"Namespaces": None}}),
         (
             (
                 f"1: {NAMESPACE}.Name: 'a.' is not a valid name: letters, digits, hyphens and dots "
@@ -657,3 +671,21 @@ def test_all_mistakes_are_reported_at_once_in_the_order_of_lines(tmp_path):
     )
     lines = [int(one.partition(":")[0]) for one in mistakes(path, amqp_port="no") if one[0] != "-"]
     assert [4, 5, 6, 6] == lines
+
+
+@pytest.mark.parametrize("kind", ["Queues", "Topics"])
+def test_an_entity_that_is_null_or_has_no_name_is_a_mistake(config, kind):
+    """It would be left out, and clients would not find it."""
+    assert [
+        f"1: {NAMESPACE}.{kind}[0]: expected an item, found nothing",
+        f"1: {NAMESPACE}.{kind}[1]: Name is missing",
+    ] == mistakes(config(**{kind: [None, {"Name": None}]}))
+
+
+def test_optional_members_may_be_null(config):
+    path = config(
+        [{"Name": "q", "Properties": None}],
+        [{"Name": "t", "Subscriptions": [{"Name": "s", "Properties": None, "Rules": None}]}],
+        Queues=None,
+    )
+    assert {"t": TOPIC, "t/Subscriptions/s": SUBSCRIPTION} == entities(path)
