@@ -146,7 +146,7 @@ def test_an_outcome_with_half_a_character_dead_letters(broker):
     with FrameClient.opened(broker.amqp_port) as client:
         client.write(attach_receiver(address="q"), flow(1))
         delivery_id = client.expect("transfer")[1]
-        info = {Symbol("DeadLetterReason"): SURROGATE, SURROGATE: SURROGATE}
+        info: dict[Any, object] = {Symbol("DeadLetterReason"): SURROGATE, SURROGATE: SURROGATE}
         state = rejected("com.microsoft:dead-letter", SURROGATE, info)
         client.write(disposition(delivery_id, state=state, settled=False))
         assert REJECTED == client.expect("disposition")[4].descriptor
@@ -154,8 +154,8 @@ def test_an_outcome_with_half_a_character_dead_letters(broker):
 
 def test_a_session_may_be_asked_for_by_half_a_character(broker):
     """And its state be set. The timeout is longer than any clock."""
-    filters = {Symbol("com.microsoft:session-filter"): SURROGATE}
-    timeout = {Symbol("com.microsoft:timeout"): HUGE}
+    filters: dict[Any, object] = {Symbol("com.microsoft:session-filter"): SURROGATE}
+    timeout: dict[Any, object] = {Symbol("com.microsoft:timeout"): HUGE}
     with FrameClient.opened(broker.amqp_port) as client:
         client.write(attach_receiver(address="s", filters=filters, properties=timeout))
         assert "\ufffd" in str(client.expect("attach")[5])
