@@ -1,4 +1,4 @@
-"""Changes of the control API: deferred messages and their time to live."""
+"""Deferred messages that the control API releases, and their time to live."""
 
 from __future__ import annotations
 
