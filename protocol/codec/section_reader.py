@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from broker.core.contract.message import Message
 from config.model.definitions import UNLIMITED_MS
 from protocol.codec.described_types import (
@@ -90,23 +90,31 @@ class MessageBatch(NamedTuple):
     then adds an envelope that it has not counted."""
 
 
-def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
-    """Returns the messages of a batch transfer. Each is a data section.
+def read_batch(data: bytes, real_ms: Callable[[], int], max_messages: int) -> MessageBatch:
+    """Returns the messages of a batch transfer. Each is a data section. Raises `MessageSizeExceeded` before they are
+    read if there are more than `max_messages`.
 
     The other sections repeat those of the first message and are ignored.
     """
     payloads: list[bytes] = []
+    ignored: set[int] = set()
     size_bytes = position = 0
     while position < len(data):
-        end = _read_data_sections(data, position, payloads)
+        end = _read_data_sections(data, position, payloads, max_messages)
         size_bytes += end - position
         position = end
         for code, start, end in sections_of(data, position):
             if code == DATA:
                 payloads.append(_binary(data, start, end))
+                if len(payloads) > max_messages:
+                    raise _too_many(max_messages)
                 size_bytes += end - position
             elif code in (SEQUENCE, VALUE):
                 raise UndecodableMessage("a batch must consist of data sections")
+            elif code in ignored:
+                raise UndecodableMessage("a message section comes twice")
+            else:
+                ignored.add(code)
             position = end
             if data.startswith(_SHORT_DATA, position):
                 break
@@ -115,7 +123,9 @@ def read_batch(data: bytes, real_ms: Callable[[], int]) -> MessageBatch:
     return MessageBatch(read_messages(payloads, real_ms), size_bytes)
 
 
-def _read_data_sections(data: bytes, position: int, payloads: list[bytes]) -> int:
+def _read_data_sections(
+    data: bytes, position: int, payloads: list[bytes], max_messages: int
+) -> int:
     """Adds the content of data sections in a row, of less than 256 bytes each. Returns where the next section
     begins. A batch may have a hundred thousand of them, and others are served only after the last."""
     last = len(data)
@@ -124,8 +134,14 @@ def _read_data_sections(data: bytes, position: int, payloads: list[bytes]) -> in
         if end > last:
             break  # `sections_of` says what is wrong
         payloads.append(data[position + 5 : end])
+        if len(payloads) > max_messages:
+            raise _too_many(max_messages)
         position = end
     return position
+
+
+def _too_many(max_messages: int) -> MessageSizeExceeded:
+    return MessageSizeExceeded(f"A batch has at most {max_messages} messages.")
 
 
 def body_sections(body: bytes) -> tuple[int, int]:
@@ -169,6 +185,10 @@ def _leading_nulls(data: bytes, position: int, most: int) -> int:
 # --- any order, any descriptor -----------------------------------------------------------------
 
 
+_DESCRIPTORS = frozenset(bytes((code,)) for code in range(0x41, 0xC0) if code != 0x45)
+"""Constructors of simple values. No other descriptor is decoded: it could be as large as the message."""
+
+
 def sections_of(data: bytes, position: int = 0) -> Iterator[tuple[int, int, int]]:
     """Yields the code of every section, where its value starts and where it ends.
 
@@ -178,6 +198,8 @@ def sections_of(data: bytes, position: int = 0) -> Iterator[tuple[int, int, int]
     while position < size:
         if data[position]:
             raise UndecodableMessage("a message section must be a described value")
+        if data[position + 1 : position + 2] not in _DESCRIPTORS:
+            raise UndecodableMessage("the descriptor of a section must be a number or a symbol")
         descriptor, start = decode(data, position + 1)
         code = code_of(descriptor)
         if code is None or not HEADER <= code <= FOOTER:

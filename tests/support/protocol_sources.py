@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from broker.app.runtime.clock import Clock
+from config.model.limits import RELAXED
 from protocol import codec
 from protocol.sources import ProtocolSources, make_sources
 
@@ -23,6 +24,8 @@ def read_message(data: bytes) -> Message:
     return codec.read_message(data, Clock.real_ms)
 
 
-def read_batch(data: bytes) -> tuple[list[Message], int]:
+def read_batch(
+    data: bytes, max_messages: int = RELAXED.batch_max_messages
+) -> tuple[list[Message], int]:
     """`codec.read_batch` with the real time."""
-    return codec.read_batch(data, Clock.real_ms)
+    return codec.read_batch(data, Clock.real_ms, max_messages)

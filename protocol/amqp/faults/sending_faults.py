@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.core.contract.commands import Send, SendBatch, SetRollbackOnly
-from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from protocol.amqp.faults.after_answers import after_answers
 from protocol.amqp.faults.ordered_work import OrderedWork
 from protocol.codec import read_batch, read_message
@@ -51,11 +51,13 @@ class SendingFaults:
         faults: ConnectionFaults,
         submit: Callable[[Command], None],
         sources: ProtocolSources,
+        batch_max_messages: int,
     ) -> None:
         self._link = link
         self._faults = faults
         self._submit = submit
         self._sources = sources
+        self._batch_max_messages = batch_max_messages
         self._work = OrderedWork(faults.later)
         self._is_ending = False
         """The link or its connection ends as soon as what came before is answered. Transfers are dropped."""
@@ -148,8 +150,8 @@ class SendingFaults:
         """Returns the messages of a transfer. None if it cannot be decoded: it is refused later."""
         real_ms = self._sources.real_ms
         try:
-            return (
-                read_batch(payload, real_ms)[0] if kind.batch else [read_message(payload, real_ms)]
-            )
-        except UndecodableMessage:
+            if kind.batch:
+                return read_batch(payload, real_ms, self._batch_max_messages).messages
+            return [read_message(payload, real_ms)]
+        except (UndecodableMessage, MessageSizeExceeded):
             return []

@@ -62,6 +62,7 @@ class SendingLink:
         self._identify = context.sources.message_ids.identify
         self._credit_window = context.limits.sender_credit_window
         self._batch_max_bytes = context.limits.batch_max_bytes
+        self._batch_max_messages = context.limits.batch_max_messages
         self._answered = 0
         self._transactions: dict[Delivery, bytes] = {}
         self._max_message_size_bytes = 0
@@ -85,7 +86,9 @@ class SendingLink:
             from protocol.amqp.faults.sending_faults import SendingFaults
 
             context = self._context
-            self._faults = SendingFaults(self, context.faults, self._submit, context.sources)
+            self._faults = SendingFaults(
+                self, context.faults, self._submit, context.sources, self._batch_max_messages
+            )
         return self._faults
 
     def process_transfers(
@@ -145,8 +148,8 @@ class SendingLink:
 
     def _on_batch(self, delivery: Delivery, payload: bytes, kind: TransferKind) -> None:
         try:
-            messages, size_bytes = read_batch(payload, self._real_ms)
-        except UndecodableMessage as error:
+            messages, size_bytes = read_batch(payload, self._real_ms, self._batch_max_messages)
+        except (UndecodableMessage, MessageSizeExceeded) as error:
             self._fail_transaction(kind, error)
             if kind.settled:
                 self._context.refuse(error, entity=self.path, operation="send")

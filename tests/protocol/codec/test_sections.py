@@ -12,7 +12,7 @@ from azure.servicebus._pyamqp._encode import encode_payload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.core.contract.errors import UndecodableMessage
+from broker.core.contract.errors import MessageSizeExceeded, UndecodableMessage
 from broker.core.contract.message_changes import MessageChanges
 from config.model.definitions import UNLIMITED_MS
 from protocol import codec
@@ -539,3 +539,27 @@ def test_a_batch_that_ends_inside_a_data_section_is_refused(missing):
     one = encode(Described(ULong(0x75), encode(Described(ULong(0x75), b"body"))))
     with pytest.raises(UndecodableMessage):
         read_batch((one * 3)[:-missing])
+
+
+@pytest.mark.parametrize("size_bytes", [10, 300])
+def test_a_batch_of_too_many_messages_is_refused_before_they_are_read(size_bytes):
+    """A million small ones took 470 MB. The last one is malformed, and is not looked at."""
+    one = encode(Described(ULong(0x75), encode(Described(ULong(0x75), bytes(size_bytes)))))
+    assert 3 == len(read_batch(one * 3, 3)[0])
+    for data in (one * 4, one * 4 + b"malformed", encode(HEADER) + one * 4):
+        with pytest.raises(MessageSizeExceeded):
+            read_batch(data, 3)
+
+
+def test_other_sections_of_a_batch_come_once():
+    """They are skipped one by one, and there could be millions."""
+    one = encode(Described(ULong(0x75), encode(DATA)))
+    with pytest.raises(UndecodableMessage):
+        read_batch(encode(HEADER) * 2 + one)
+
+
+@pytest.mark.parametrize("descriptor", [[ULong(0x75)], {}, Described(ULong(0x75), ULong(0x75)), []])
+def test_a_descriptor_that_is_a_compound_value_is_refused(descriptor):
+    """It is not decoded, because it may be as large as the message."""
+    with pytest.raises(UndecodableMessage, match="descriptor"):
+        read_message(encode(Described(descriptor, b"body")))
