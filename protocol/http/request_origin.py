@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,16 +43,52 @@ def refusal(
         )
     if origin is None:
         return None
-    site = urlsplit(origin)
-    if site.netloc.lower() == request.host.lower():
+    site = _site(origin)
+    if site is not None and site.netloc.lower() == request.host.lower():
         return None
     # Behind a reverse proxy that changes `Host`, pages have a name that only the setting knows.
-    if site.hostname and not is_local_name(site.hostname) and is_known_host(site.hostname):
+    name = "" if site is None else site.hostname
+    if name and not is_local_name(name) and is_known_host(name):
         return None
     return RefusedOrigin(
         "foreign_origin",
         "A page of another site may not use this API: Origin and Host must be the same.",
     )
+
+
+def websocket_refusal(
+    request: web.Request, is_known_host: Callable[[str], bool]
+) -> RefusedOrigin | None:
+    """Returns why a WebSocket is refused, or None. Browsers let every page open one to any host, and the JavaScript SDK
+    runs in pages of a developer's own server, such as http://localhost:3000. So pages of this machine, of its network
+    and of the names of this broker are allowed."""
+    origin = request.headers.get("Origin")
+    if origin is None:
+        return None
+    site = _site(origin)
+    name = site.hostname if site is not None and site.scheme in {"http", "https"} else None
+    if name and (is_known_host(name) or _is_nearby(name, host_name(request.host))):
+        return None
+    return RefusedOrigin(
+        "foreign_origin",
+        "A page of another site may not use this broker. If it is yours, add its host name to the setting http_names.",
+    )
+
+
+def _is_nearby(name: str, called: str) -> bool:
+    """Whether the site of a page is local. Everybody can have a site at a public address, so that has to be the address
+    of this broker."""
+    if is_address(name):
+        return name == called or ip_address(name.partition("%")[0]).is_private
+    return is_local_name(name)
+
+
+def _site(origin: str) -> SplitResult | None:
+    """Returns the parts of an origin, or None if it is not a URL."""
+    try:
+        return urlsplit(origin)
+    except ValueError:  # brackets without an IPv6 address
+        return None
 
 
 def host_name(host: str) -> str:

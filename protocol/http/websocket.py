@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp import WSMsgType, web
 
+from protocol.http import request_origin
+from protocol.http.error_responses import ForeignOrigin
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,6 +38,9 @@ def add_routes(application: web.Application, services: BrokerServices) -> None:
     """Adds the route, with and without the slash that the .NET SDK adds at the end."""
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
+        refused = request_origin.websocket_refusal(request, services.is_known_host)
+        if refused is not None:
+            raise ForeignOrigin(refused.message)
         return await serve(request, services.open_amqp)
 
     application.router.add_get(PATH, upgrade)

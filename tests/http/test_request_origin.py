@@ -51,6 +51,8 @@ def test_only_names_that_nobody_can_register_are_local(header, name, is_local):
         ("localhost", "http://localhost:3000", "foreign_origin"),
         ("localhost", "https://evil.example", "foreign_origin"),
         ("localhost", "null", "foreign_origin"),
+        ("localhost", "http://[", "foreign_origin"),
+        ("localhost", "http://[evil.example]", "foreign_origin"),
         ("evil.example", None, "unknown_host"),
         ("evil.example", "http://evil.example", "unknown_host"),
         ("console.example.com", None, None),
@@ -87,10 +89,11 @@ def test_an_unknown_host_is_told_the_setting(broker):
     ],
 )
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://["])
 def test_other_requests_that_change_something_are_refused_to_pages_of_other_sites(
-    broker, method, path, host
+    broker, method, path, host, origin
 ):
-    headers = {"Host": host, "Origin": "http://evil.example"}
+    headers = {"Host": host, "Origin": origin}
     assert 403 == request(broker.http_port, method, path, b"x", headers=headers).status
 
 
@@ -106,3 +109,42 @@ def test_a_star_allows_every_host():
     with BrokerProcess(arguments=["--http-names", "*"]) as open_broker:
         headers = {"Host": "any.example"}
         assert 200 == request(open_broker.http_port, "GET", OVERVIEW, headers=headers).status
+
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol": "AMQPWSB10",
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost", None, 101),
+        ("bus.example.net", None, 101),
+        ("localhost", "http://localhost:3000", 101),
+        ("localhost", "https://app.test", 101),
+        ("localhost", "http://127.0.0.1:3000", 101),
+        ("localhost", "http://[::1]:3000", 101),
+        ("localhost", "http://192.168.1.7:3000", 101),
+        ("203.0.112.7:5300", "http://203.0.112.7:3000", 101),
+        ("localhost", "https://console.example.com", 101),
+        ("localhost", "https://evil.example", 403),
+        ("evil.example", "https://evil.example", 403),
+        ("localhost", "https://localhost.evil.example", 403),
+        ("localhost", "http://203.0.112.7", 403),
+        ("localhost", "chrome-extension://abcdef", 403),
+        ("localhost", "null", 403),
+        ("localhost", "", 403),
+        ("localhost", "http://[", 403),
+    ],
+)
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_page_of_another_site_cannot_use_amqp_over_websocket(broker, host, origin, status, slash):
+    """The JavaScript SDK runs in pages of a developer's own server, which has another port."""
+    headers = UPGRADE | {"Host": host} | ({} if origin is None else {"Origin": origin})
+    path = "/$servicebus/websocket" + slash
+    assert status == request(broker.http_port, "GET", path, headers=headers).status
