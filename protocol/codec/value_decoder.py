@@ -77,6 +77,8 @@ def value_end(data: bytes, position: int) -> int:
                 position += 4 + _length32(data, position)[0]
             elif code == 0:
                 pending += 2  # A described value: its descriptor, then itself.
+                if pending > 2 * MAX_DEPTH:
+                    raise UndecodableMessage(f"values are nested deeper than {MAX_DEPTH}")
             else:
                 raise _unknown(code)
             pending -= 1

@@ -563,3 +563,9 @@ def test_a_descriptor_that_is_a_compound_value_is_refused(descriptor):
     """It is not decoded, because it may be as large as the message."""
     with pytest.raises(UndecodableMessage, match="descriptor"):
         read_message(encode(Described(descriptor, b"body")))
+
+
+def test_descriptors_of_descriptors_are_not_followed_for_long():
+    """A body of zeros is such a value: eight million took two seconds."""
+    with pytest.raises(UndecodableMessage, match="nested"):
+        read_message(b"\x00\x53\x77" + bytes(1_000))
