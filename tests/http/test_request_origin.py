@@ -73,6 +73,23 @@ def test_the_control_api_checks_host_and_origin(broker, host, origin, code):
         assert error["message"].endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost", None, 200),
+        ("localhost", "http://localhost", 200),
+        ("console.example.com", None, 200),
+        ("evil.example", None, 403),
+        ("localhost", "https://evil.example", 403),
+    ],
+)
+def test_the_topology_checks_host_and_origin(broker, host, origin, status):
+    """It contains keys, and a browser sends no Origin with a GET of the same site."""
+    headers = {"Host": host} | ({} if origin is None else {"Origin": origin})
+    answer = request(broker.http_port, "GET", "/$peeklock/topology", headers=headers)
+    assert status == answer.status
+
+
 def test_an_unknown_host_is_told_the_setting(broker):
     answer = request(broker.http_port, "GET", OVERVIEW, headers={"Host": "evil.example"})
     assert "http_names" in json.loads(answer.body)["error"]["message"]
