@@ -16,6 +16,9 @@ while it reads what the broker sends."""
 
 
 def derived_secondary_key(name: str, primary_key: str) -> str:
-    """Returns the secondary key of a rule that has only a primary key."""
+    """Returns the secondary key of a rule that has only a primary key. Empty, which is no key, if that is empty:
+    everybody could compute a key that depends only on the name."""
+    if not primary_key:
+        return ""
     message = f"secondary key of {name.lower()}".encode()
     return base64.b64encode(hmac.digest(primary_key.encode(), message, hashlib.sha256)).decode()
