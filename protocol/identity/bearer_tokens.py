@@ -108,7 +108,8 @@ class Verifier:
 
         try:
             key_id = jwt.get_unverified_header(token).get("kid")
-        except jwt.InvalidTokenError:
+        # Bytes that are not UTF-8 arrive as surrogates, which cannot be encoded.
+        except (jwt.InvalidTokenError, UnicodeEncodeError, RecursionError):
             raise TokenRefused(
                 "MalformedToken: The token is neither a shared access signature nor a JWT."
             ) from None

@@ -234,10 +234,16 @@ def test_roles_and_scopes_are_claims(claims, granted):
     assert granted == strict(SECRET).verify_token(token, AUDIENCE, NOW_MS).claims
 
 
-@pytest.mark.parametrize("token", ["", "rubbish", "a.b.c", "é.é.é"])
-def test_what_is_no_token_is_malformed(token):
-    """Also where keys are configured."""
-    assert refusal(strict(SECRET), token).startswith("MalformedToken")
+DEEP = base64.urlsafe_b64encode(b"[" * 21_000).decode()
+
+
+@pytest.mark.parametrize(
+    "token", ["", "rubbish", "a.b.c", "é.é.é", "\udcff", "\udcff.\udcff.\udcff", f"{DEEP}.e30.AAAA"]
+)
+@pytest.mark.parametrize("identity", [DEVELOPMENT, strict(SECRET)])
+def test_what_is_no_token_is_malformed(identity, token):
+    """Also where keys are configured. Header bytes that are not UTF-8 arrive as surrogates."""
+    assert refusal(identity, token).startswith("MalformedToken")
 
 
 @pytest.mark.parametrize(

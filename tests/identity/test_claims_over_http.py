@@ -109,7 +109,7 @@ def token(key_name: str, resource: str, key: str | None = None) -> str:
 
 
 def ask(
-    broker: BrokerProcess, method: str, path: str, body: str | None = None, **headers: str
+    broker: BrokerProcess, method: str, path: str, body: str | None = None, **headers: str | bytes
 ) -> tuple[int, str]:
     """Status and text of the answer."""
     connection = http.client.HTTPConnection(HOST, broker.http_port, timeout=20)
@@ -201,6 +201,21 @@ def test_nothing_is_answered_without_a_token(broker: BrokerProcess, request_name
     }
     for given in wrong.values():
         assert not attempt(broker, request_name, Authorization=given)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"Bearer \xff",
+        b"Bearer \xff.\xff.\xff",
+        b"\xff",
+        b"SharedAccessSignature sr=\xff&sig=AAAA&se=9999999999&skn=\xff",
+        b"SharedAccessSignature sr=%ff&sig=\xff&se=\xff&skn=RootManageSharedAccessKey",
+    ],
+)
+@pytest.mark.parametrize("path", ["orders", "metrics", "$peeklock/clock"])
+def test_a_token_that_is_not_utf_8_is_refused(broker: BrokerProcess, path: str, header: bytes):
+    assert 401 == ask(broker, "GET", path, Authorization=header)[0]
 
 
 def test_a_token_for_exactly_the_url_is_good(broker: BrokerProcess):
