@@ -123,3 +123,36 @@ async def test_an_idle_stream_is_kept_alive(monkeypatch):
         for _ in range(2):
             await response.content.readline()
         assert b": keep-alive\n" == await response.content.readline()
+
+
+class SlowQueue(EventQueue):
+    """Takes its events first and needs time afterwards, as streams do that pause while they write many events."""
+
+    async def take(self) -> list[Event]:
+        taken = await super().take()
+        await asyncio.sleep(0.1)
+        return taken
+
+
+async def test_a_keep_alive_loses_no_events(monkeypatch):
+    monkeypatch.setattr(event_stream, "KEEP_ALIVE_S", 0.01)
+    queue = SlowQueue()
+    queue.put(Event({"number": 1}))
+    queue.end()
+    async with asyncio.timeout(5), client_of(queue) as client:
+        text = await (await client.get("/")).text()
+    assert ": keep-alive" in text
+    assert 'data: {"number": 1}\n' in text
+
+
+async def test_nothing_is_taken_after_the_client_has_gone():
+    queue = EventQueue()
+    async with client_of(queue) as client:
+        response = await client.get("/")
+        await response.content.readline()
+        response.close()
+        async with asyncio.timeout(5):
+            await application_of(client)[ENDED].wait()
+        await asyncio.sleep(0)
+        names = [getattr(one.get_coro(), "__qualname__", "") for one in asyncio.all_tasks()]
+        assert "EventQueue.take" not in names

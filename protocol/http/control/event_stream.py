@@ -97,16 +97,19 @@ async def respond(call: Call, queue: EventQueue) -> web.StreamResponse:
         headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
     )
     streams.add(queue)
+    taking: asyncio.Task[list[Event]] | None = None
     try:
         await response.prepare(call.request)
         await response.write(b": the stream is open\n\n")
         while True:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
-                    events = await queue.take()
-            except TimeoutError:
+            if taking is None:
+                taking = asyncio.get_running_loop().create_task(queue.take())
+            # A timeout must not cancel it: it may have taken events already, which would be lost.
+            done, _ = await asyncio.wait({taking}, timeout=KEEP_ALIVE_S)
+            if not done:
                 await response.write(b": keep-alive\n\n")
                 continue
+            events, taking = taking.result(), None
             if not events:
                 return response
             for event in events:
@@ -115,6 +118,8 @@ async def respond(call: Call, queue: EventQueue) -> web.StreamResponse:
         return response  # the client has gone
     finally:
         streams.discard(queue)
+        if taking is not None:
+            taking.cancel()
 
 
 def encode(event: Event) -> bytes:
