@@ -90,11 +90,13 @@ class Overview:
 
     async def _sample(self, call: Call, now_s: float) -> None:
         pace = Pace(call)
-        before, rows = self._activity, self.rows
+        # Copies: a viewer who leaves ends the sample, and the next one must find the same changes.
+        before, rows = self._activity, dict(self.rows)
         elapsed_s = None if self._sampled_s is None else now_s - self._sampled_s
         activity: dict[str, EntityActivity] = {}
         changed: dict[str, dict[str, Any]] = {}
         rates: dict[str, tuple[float, float]] = {}
+        compared: list[tuple[EntityActivity, EntityActivity]] = []
         paths: list[str] = await call.ask(control.ListPaths())
         for start in range(0, len(paths), PART_ENTITIES):
             part: list[EntityActivity] = await call.ask(
@@ -109,7 +111,7 @@ class Overview:
                 if rate != (0.0, 0.0):
                     rates[one.path] = rate
                 if earlier is not None:
-                    self._alerts.compare(earlier, one, now_s)
+                    compared.append((earlier, one))
                 row = _row(one, rate)
                 if row != rows.get(one.path):
                     changed[one.path] = rows[one.path] = row
@@ -117,7 +119,9 @@ class Overview:
         removed = [path for path in rows if path not in activity]
         for path in removed:
             del rows[path]
-        self._activity = activity
+        for earlier, one in compared:
+            self._alerts.compare(earlier, one, now_s)
+        self._activity, self.rows = activity, rows
         services = call.services
         now_ms = services.sources.real_ms()
         clients = services.client_errors(call.namespace)
