@@ -70,6 +70,11 @@ def test_a_clock_cannot_be_moved_to_a_time_that_cannot_be_written(api):
         assert api.post(advance, seconds=100 * 365 * 86_400)["now"] is not None
     answer = api.refused("POST", advance, {"seconds": 100 * 365 * 86_400})
     assert (400, "seconds") == (answer.status, answer.error["field"])
+    answer = api.refused(
+        "POST", f"/namespaces/{created}/clock/set", {"time": "9900-12-31T00:00:00Z"}
+    )
+    assert (400, "time") == (answer.status, answer.error["field"])
+    assert "cannot be moved beyond" in answer.error["message"]
     assert api.get(f"/namespaces/{created}/clock")["now"].startswith("98")
     api.request("DELETE", f"/namespaces/{created}")
 

@@ -102,6 +102,15 @@ def test_an_invalid_request_does_not_move_the_clock(harness, body):
     assert "advance_ms" in json.loads(answer.body)["error"]
 
 
+def test_the_clock_does_not_move_to_a_time_that_cannot_be_written():
+    """The year 9900 is far enough for the ends of locks and of messages."""
+    body = json.dumps({"advance_ms": 100 * 365 * 86_400_000})
+    with HttpHarness() as own:
+        statuses = [request(own.port, "POST", "/$peeklock/clock", body).status for _ in range(80)]
+        assert [200] * 78 + [400] * 2 == statuses
+        assert 200 == request(own.port, "GET", "/$Resources/queues?api-version=2021-05").status
+
+
 def test_the_clock_is_not_there_unless_switched_on(without_testing_api):
     """404, with the way to switch it on."""
     answer = request(without_testing_api.port, "POST", "/$peeklock/clock", '{"advance_ms": 1}')

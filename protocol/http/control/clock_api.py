@@ -20,6 +20,8 @@ CLOCK = "/$peeklock/clock"
 BODY_MAX_BYTES = 4096
 ADVANCE_MAX_MS = 100 * 365 * 24 * 3600 * 1000
 """A century. Later dates may not be representable."""
+CLOCK_MAX_MS = 250_250_000_000_000
+"""In the year 9900. Later times, such as the end of a lock, could not be written."""
 
 
 def add_routes(application: web.Application, services: BrokerServices) -> None:
@@ -48,6 +50,8 @@ def add_routes(application: web.Application, services: BrokerServices) -> None:
                 'The body must be JSON such as {"advance_ms": 60000}: whole milliseconds, '
                 f"from 0 to {ADVANCE_MAX_MS}.",
             )
+        if services.now_ms() + advance_ms > CLOCK_MAX_MS:
+            return _refusal(400, f"The clock cannot be moved beyond {CLOCK_MAX_MS} ms after 1970.")
         return web.json_response({"now_ms": advance_clock(advance_ms)})
 
     application.router.add_route("*", CLOCK, clock)

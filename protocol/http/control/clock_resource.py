@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from protocol.http.control import control_errors
-from protocol.http.control.clock_api import ADVANCE_MAX_MS
+from protocol.http.control.clock_api import ADVANCE_MAX_MS, CLOCK_MAX_MS
 from protocol.http.control.request_models import AnswerModel, RequestModel
 from protocol.http.control.routes import Route, Scope
 from protocol.http.control.times import read_time, write_time
@@ -18,9 +18,6 @@ from protocol.http.control.times import read_time, write_time
 if TYPE_CHECKING:
     from protocol.http.control.routes import Answer, Call
     from protocol.http.control_services import ClockState
-
-CLOCK_MAX_MS = 250_250_000_000_000
-"""In the year 9900. Later times, such as the end of a lock, could not be written."""
 
 
 class ClockAnswer(AnswerModel):
@@ -76,16 +73,15 @@ async def set_time(call: Call) -> Answer:
 
 def amount_ahead(body: AdvanceClock, now_ms: int) -> int:
     """Returns by how much a clock that shows `now_ms` has to be moved. Raises `ControlError`."""
-    if now_ms + body.amount_ms > CLOCK_MAX_MS:
-        raise control_errors.bad_field(
-            "seconds", f"The clock cannot be moved beyond {write_time(CLOCK_MAX_MS)}."
-        )
+    _check_end("seconds", now_ms + body.amount_ms)
     return body.amount_ms
 
 
 def amount_until(body: SetClock, now_ms: int) -> int:
     """Returns by how much a clock that shows `now_ms` has to be moved. Raises `ControlError`."""
-    amount_ms = read_time("time", body.time) - now_ms
+    time_ms = read_time("time", body.time)
+    _check_end("time", time_ms)
+    amount_ms = time_ms - now_ms
     if amount_ms > ADVANCE_MAX_MS:
         raise control_errors.bad_field("time", "The clock moves by at most a century at once.")
     if amount_ms < 0:
@@ -93,6 +89,13 @@ def amount_until(body: SetClock, now_ms: int) -> int:
             "time", f"The clock moves only forward, and it shows {write_time(now_ms)} already."
         )
     return amount_ms
+
+
+def _check_end(field: str, time_ms: int) -> None:
+    if time_ms > CLOCK_MAX_MS:
+        raise control_errors.bad_field(
+            field, f"The clock cannot be moved beyond {write_time(CLOCK_MAX_MS)}."
+        )
 
 
 async def freeze(call: Call) -> Answer:
