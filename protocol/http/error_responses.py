@@ -6,6 +6,7 @@ answer of 400 and above from the entity routes has this body.
 
 from __future__ import annotations
 
+import traceback
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import logging
 
     from aiohttp.typedefs import Handler, Middleware
+    from structlog.typing import FilteringBoundLogger
 
     from protocol.sources import ProtocolSources
 
@@ -113,16 +115,44 @@ def middleware(sources: ProtocolSources) -> Middleware:
             refusal = sources.refusals.refuse(_Unserved(error.text or ""), operation=request.method)
             return _answer(error.status, refusal.text)
         except ConnectionResetError:
-            log.info("http.client_gone", method=request.method, path=request.path)
-            return _answer(500, "The client has gone.")  # the client does not read it
-        except Exception:
-            tracking_id = str(sources.new_uuid())
-            log.exception(
-                "http.failed", method=request.method, path=request.path, tracking_id=tracking_id
+            repeated_events.note(
+                log.info,
+                "http.client_gone",
+                request.method,
+                method=request.method,
+                path=request.path,
             )
+            return _answer(500, "The client has gone.")  # the client does not read it
+        except Exception as error:  # noqa: BLE001 -- a bug, logged with its traceback
+            tracking_id = log_failure(log, "http.failed", request, error)
             return _answer(500, f"The request could not be processed. TrackingId:{tracking_id}")
 
     return answer_errors
+
+
+def log_failure(
+    logger: FilteringBoundLogger, failed: str, request: web.Request, error: Exception
+) -> str:
+    """Logs a bug of the broker with its traceback, from the handler of the exception. Returns the tracking id.
+
+    The same failure is logged once in a while, because clients can repeat the request that causes it.
+    """
+
+    def write_line(event: str, **fields: object) -> None:
+        # The summary of repetitions is written later, when no exception or another one is being handled.
+        logger.error(event, exc_info=event == failed, **fields)
+
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    place = (frames[0].filename, frames[0].lineno) if frames else None
+    return repeated_events.note(
+        write_line,
+        failed,
+        (type(error), place),
+        tracked=True,
+        method=request.method,
+        path=request.path,
+        error=type(error).__name__,
+    )
 
 
 def log_unreadable_request(record: logging.LogRecord) -> bool:

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import WSMsgType, web
 
 from protocol.http import request_origin
-from protocol.http.error_responses import ForeignOrigin
+from protocol.http.error_responses import ForeignOrigin, log_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,9 +72,9 @@ async def serve(
             await transport.receive_all()
             if not transport.is_closing():
                 sender.cancel()
-    except Exception:
+    except Exception as error:  # noqa: BLE001 -- a bug, logged with its traceback
         # A bug of the broker. The response has begun, so an error page would corrupt the stream.
-        log.exception("websocket.failed")
+        log_failure(log, "websocket.failed", request, error)
         transport.abort()
     finally:
         connection.connection_lost(None)

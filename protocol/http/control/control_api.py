@@ -19,6 +19,7 @@ from protocol.http.control.control_routes import BASE
 from protocol.http.control.request_models import read_body, read_query
 from protocol.http.control.route_table import ROUTES, RouteTable
 from protocol.http.control.routes import Call, Route, Scope
+from protocol.http.error_responses import log_failure
 
 if TYPE_CHECKING:
     from protocol.http.control_services import ControlServices
@@ -52,11 +53,8 @@ class ControlApi:
             return control_errors.of_broker_error(error, str(error)).response()
         except ConnectionResetError:
             return _internal_error("The client has gone.")  # the client does not read it
-        except Exception:
-            tracking_id = str(self._services.sources.new_uuid())
-            log.exception(
-                "control.failed", method=request.method, path=request.path, tracking_id=tracking_id
-            )
+        except Exception as error:  # noqa: BLE001 -- a bug, logged with its traceback
+            tracking_id = log_failure(log, "control.failed", request, error)
             return _internal_error(f"The request could not be processed. TrackingId:{tracking_id}")
         return answer
 
