@@ -230,6 +230,8 @@ class Server:
             write_reports(files, reports)
         except (OSError, BrokerError) as error:
             log.error("report.failed", files=names, error=_sentence(error))  # noqa: TRY400 -- no bug
+        except Exception as error:  # ours; the store must still be closed in order
+            log.exception("report.failed", files=names, error=repr(error))
         else:
             log.info("report.written", files=names, passed=all(one["is_passed"] for one in reports))
 
@@ -320,6 +322,7 @@ class Server:
 
     def stopped_serving(self, reason: str) -> None:
         """Accepts no more clients, and closes all AMQP connections; clients find the process that serves now."""
+        self._ready = False
         if self._listening_again is not None:
             self._listening_again.cancel()
         self._listeners.close_messaging()
@@ -336,6 +339,7 @@ class Server:
         except OSError as error:
             self.failed(error)
         else:
+            self._ready = True
             self._announce()
 
     def failed(self, error: Exception) -> None:

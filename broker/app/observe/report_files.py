@@ -20,7 +20,7 @@ def write_reports(files: Iterable[Path], reports: Sequence[dict[str, Any]]) -> N
     """Writes all reports of a broker to each file, in the form that its suffix names."""
     for path in files:
         text = junit(reports) if path.suffix.lower() == ".xml" else _json(reports)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="replace")  # ids may have lone surrogates
 
 
 def _json(reports: Sequence[dict[str, Any]]) -> str:

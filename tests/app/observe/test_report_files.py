@@ -77,3 +77,13 @@ def test_each_file_has_the_form_of_its_suffix(tmp_path):
         [one["namespace"] for one in written["namespaces"]],
     )
     assert 2 == len(ET.parse(files[1]).getroot())
+
+
+def test_half_a_surrogate_pair_is_replaced(tmp_path):
+    """AMQP has no such text, but JSON has."""
+    files = [tmp_path / "report.xml", tmp_path / "report.json"]
+    write_reports(files, [report(message_ids=["\ud800"], sentence="\ud800 is lost")])
+    assert (
+        "? is lost"
+        in json.loads(files[1].read_text("utf-8"))["namespaces"][0]["findings"][0].values()
+    )
