@@ -16,7 +16,8 @@ FORMS = (
 DEFAULT_SCHEMA = "peeklock"
 
 _SQLITE_PREFIX = f"{SQLITE}:///"
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*@")
+_USER_AND_PASSWORD = re.compile(r"//(?:[^/@]*@(?:\S*@)?|\S*@)")
+"""Up to the last `@`: a password may contain `/`, `?` and `@` that should have been encoded."""
 _PASSWORD_PARAMETER = re.compile(r"\b((?:ssl)?password)=[^&\s]*", re.IGNORECASE)
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _SCHEMA_PARAMETER = "schema="
@@ -41,12 +42,14 @@ def parse_storage_url(url: str) -> StorageUrl:
     match scheme.lower():
         case "memory":
             if rest.strip("/"):
-                raise ValueError(f"storage URL '{url}': memory has no path; write memory:")
+                raise ValueError(
+                    f"storage URL '{mask_password(url)}': memory has no path; write memory:"
+                )
             return StorageUrl(MEMORY)
         case "sqlite":
             path = unquote(rest.removeprefix("///"))
             if not rest.startswith("///") or not path.strip("/") or path.endswith("/"):
-                raise ValueError(f"storage URL '{url}' names no file; write {FORMS}")
+                raise ValueError(f"storage URL '{mask_password(url)}' names no file; write {FORMS}")
             return StorageUrl(SQLITE, path)
         case "postgresql" | "postgres":
             return _parse_postgresql_url(url, rest)
@@ -59,6 +62,13 @@ def _parse_postgresql_url(url: str, rest: str) -> StorageUrl:
     if not rest.startswith("//"):
         raise ValueError(f"storage URL '{mask_password(url)}' names no database; write {FORMS}")
     address, _, query = rest.partition("?")
+    authority, _, path = address.removeprefix("//").partition("/")
+    if "@" in path and "@" not in authority:
+        # libpq would take the first part of the password for a port, and show it in its error.
+        raise ValueError(
+            f"storage URL '{mask_password(url)}': write / in a user or password as %2F, and @ in the name of a "
+            "database as %40"
+        )
     parameters = query.split("&") if query else []
     schemas = [one for one in parameters if one.startswith(_SCHEMA_PARAMETER)]
     schema = unquote(schemas[-1].removeprefix(_SCHEMA_PARAMETER)) if schemas else DEFAULT_SCHEMA

@@ -31,6 +31,9 @@ MSSQL_SA_PASSWORD, SQL_WAIT_INTERVAL, ACCEPT_EULA) may be set and are ignored.""
 _NEEDS = {"tls_key": "tls_certificate", "jwt_issuer": "jwt_keys", "jwt_audience": "jwt_keys"}
 """Settings that have no effect without another setting."""
 
+_SECRETS = {"shared_access_key"}
+"""Settings whose values are not repeated in a mistake, which ends up in a log."""
+
 # --- the names ----------------------------------------------------------------------------------
 
 
@@ -90,7 +93,8 @@ def read_settings(
         try:
             values[one.field] = one.type.parse(_as_text(node))
         except ValueNotAllowed as allowed:
-            report.mistake(node, f"{mask_password(node.kind)} is not allowed; expected {allowed}")
+            value = "this value" if one.name in _SECRETS else mask_password(node.kind)
+            report.mistake(node, f"{value} is not allowed; expected {allowed}")
     return Settings(**values)
 
 

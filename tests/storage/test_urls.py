@@ -91,6 +91,7 @@ def test_postgresql_takes_what_libpq_takes_and_a_schema(url, database, schema):
         ("postgresql://host/db?schema=pg_mine", "the schema is"),
         ("postgresql://u:secret@host/db?schemas=a", "invalid URI query parameter: .schemas"),
         ("postgresql://u:secret@[::1/db", "not understood by libpq"),
+        ("postgresql://u:secret/secret@host/db", "write / in a user or password as %2F"),
     ],
 )
 def test_a_postgresql_url_that_cannot_be_meant_is_refused(url, sentence):
@@ -104,6 +105,12 @@ def test_a_postgresql_url_that_cannot_be_meant_is_refused(url, sentence):
     "url",
     [
         "postgresql://user:secret@host/db",
+        "postgresql://user:a/secret@host/db",
+        "postgresql://user:secret/a@host/db",
+        "postgresql://user:a@secret@host/db",
+        "postgresql://user:a@b/secret@host/db",
+        "postgresql://user:a?secret@host/db",
+        "postgresql://user:a secret@host/db",
         "postgresql://host/db?user=u&password=secret",
         "postgresql://host/db?sslpassword=secret&sslmode=require",
     ],

@@ -252,7 +252,7 @@ UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
         ("storage", "sqlite:///", STORES),
         ("storage", "sqlite:///folder/", STORES),
         ("storage", "memory:name", STORES),
-        ("shared_access_key", "a;b", "text without semicolons, and not empty"),
+        ("shared_access_key_name", "a;b", "text without semicolons, and not empty"),
         ("shared_access_key_name", ";", "text without semicolons, and not empty"),
         ("payload_memory", "much", "a size such as 512MiB or 2GiB"),
         ("payload_memory", "512MB", "a size such as 512MiB or 2GiB"),
@@ -293,6 +293,12 @@ def test_passwords_are_not_repeated():
     (mistake,) = mistakes({"storage": "mysql://me:secret@host/db"})
     assert "'mysql://***@host/db'" in mistake
     assert "secret" not in mistake
+
+
+def test_a_refused_key_is_not_repeated():
+    assert [
+        "--shared-access-key: this value is not allowed; expected text without semicolons, and not empty"
+    ] == mistakes({"shared_access_key": "secret;"})
 
 
 def test_mistakes_of_flags_variables_and_file_are_reported_together(tmp_path):
