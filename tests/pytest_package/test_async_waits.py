@@ -16,6 +16,7 @@ from pytest_peeklock import (
     condition,
     settled,
 )
+from tests.support.event_server import event_server
 from tests.support.server import free_ports
 
 
@@ -61,3 +62,12 @@ async def test_a_broker_that_is_not_there():
     (port,) = free_ports(1)
     with pytest.raises(BrokerNotReachable, match="does not answer"):
         await Peeklock(f"http://127.0.0.1:{port}").aio.wait_until_settled()
+
+
+async def test_an_event_may_be_long_and_the_number_of_dropped_ones_is_none():
+    """The overview of many entities is one line."""
+    text = "x" * (1 << 20)
+    events = f'event: dropped\ndata: {{"count": 3}}\n\ndata: {{"text": "{text}"}}\n\n'
+    with event_server(events.encode()) as url:
+        found = [one async for one in Peeklock(url).aio.stream("/overview/stream")]
+    assert [{"text": text}] == found

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_peeklock import BrokerNotReachable, Peeklock, PeeklockError
 from pytest_peeklock.http_requests import sas_token
+from tests.support.event_server import event_server
 from tests.support.server import BrokerProcess, free_ports
 
 KEY = "SharedAccessKeyName={};SharedAccessKey={};UseDevelopmentEmulator=true;"
@@ -99,3 +100,10 @@ def test_names_are_encoded(peeklock):
     """A slash in a name does not end a segment of the path."""
     with pytest.raises(PeeklockError, match="a/b"):
         peeklock.get_snapshot("a/b")
+
+
+def test_the_number_of_dropped_events_is_no_event():
+    with event_server(
+        b'event: dropped\ndata: {"count": 3}\n\nid: 4\ndata: {"number": 4}\n\n'
+    ) as url:
+        assert [{"number": 4}] == list(Peeklock(url).stream("GET", "/history/stream"))

@@ -288,7 +288,10 @@ def _history(client: ControlClient, options: Options) -> int:
         "after",
     )
     if "follow" in options:
-        for transition in client.stream("/history/stream", query):
+        for name, transition in client.stream("/history/stream", query):
+            if name == "dropped":
+                _complain(f"{transition['count']} transitions were dropped")
+                continue
             line = json.dumps(transition) if "json" in options else transition_line(transition)
             print(line, flush=True)
         return ExitCode.OK

@@ -71,15 +71,21 @@ class ControlClient(NamedTuple):
             connection.close()
         return self._read(response.status, content)
 
-    def stream(self, path: str, query: Mapping[str, object]) -> Iterator[dict[str, Any]]:
-        """Yields the events of a stream until it ends. Raises `Refused` and `NotReachable`."""
+    def stream(
+        self, path: str, query: Mapping[str, object]
+    ) -> Iterator[tuple[str | None, dict[str, Any]]]:
+        """Yields the names and the data of the events of a stream until it ends. Raises `Refused` and `NotReachable`."""
         response, connection = self._send("GET", path, query, None, None)
         try:
             if response.status >= http.HTTPStatus.BAD_REQUEST:
                 self._read(response.status, response.read())
+            name = None
             for line in response:
-                if line.startswith(b"data:"):
-                    yield json.loads(line[len(b"data:") :])
+                if line.startswith(b"event:"):
+                    name = line[len(b"event:") :].strip().decode()
+                elif line.startswith(b"data:"):
+                    yield name, json.loads(line[len(b"data:") :])
+                    name = None
         except (OSError, http.client.HTTPException) as error:
             raise NotReachable(f"{self.url} does not answer: {error}") from error
         finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
-import json
 import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,13 @@ from urllib.parse import urlsplit
 
 from pytest_peeklock import waits
 from pytest_peeklock.errors import WaitTimedOut
-from pytest_peeklock.http_requests import DEFAULT_PORT, content, read_answer, target
+from pytest_peeklock.http_requests import (
+    DEFAULT_PORT,
+    StreamEvents,
+    content,
+    read_answer,
+    target,
+)
 from pytest_peeklock.waits import awaited
 
 if TYPE_CHECKING:
@@ -26,7 +31,8 @@ if TYPE_CHECKING:
     from pytest_peeklock.http_requests import HttpRequests
 
 __tracebackhide__ = True  # a test's traceback ends in the test
-LONGEST_HEAD_BYTES = 64 << 10
+LONGEST_LINE_BYTES = 16 << 20
+"""Of a stream. An event is one line, and the overview of many entities is one event."""
 
 
 class AsyncWaits:
@@ -72,9 +78,10 @@ class AsyncWaits:
         try:
             if status >= http.HTTPStatus.BAD_REQUEST:
                 read_answer(status, "application/json", await reader.read())
+            events = StreamEvents()
             while line := await reader.readline():
-                if line.startswith(b"data:"):
-                    yield json.loads(line[len(b"data:") :])
+                if (event := events.read(line)) is not None:
+                    yield event
         finally:
             writer.close()
 
@@ -97,7 +104,7 @@ class AsyncWaits:
                 parts.hostname,
                 port,
                 ssl=ssl.create_default_context() if is_encrypted else None,
-                limit=LONGEST_HEAD_BYTES,
+                limit=LONGEST_LINE_BYTES,
             )
             headers = {**self._client.headers, "Host": parts.netloc}
             if body is not None:

@@ -90,14 +90,16 @@ class HttpRequests:
     def stream(
         self, method: str, path: str, query: Mapping[str, object] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yields the events of a stream until it ends. Close the iterator to leave it sooner."""
+        """Yields the events of a stream until it ends. Close the iterator to leave it sooner. How many events were
+        dropped is no event for a test."""
         response, connection = self._send(method, path, query, None)
         try:
             if response.status >= http.HTTPStatus.BAD_REQUEST:
                 read_answer(response.status, "application/json", response.read())
+            events = StreamEvents()
             for line in response:
-                if line.startswith(b"data:"):
-                    yield json.loads(line[len(b"data:") :])
+                if (event := events.read(line)) is not None:
+                    yield event
         except (OSError, http.client.HTTPException) as error:
             raise self.not_reachable(error) from error
         finally:
@@ -137,6 +139,24 @@ class HttpRequests:
     def not_reachable(self, error: Exception) -> BrokerNotReachable:
         """Returns the error for a broker that does not answer."""
         return BrokerNotReachable(f"{self.url} does not answer: {error}")
+
+
+class StreamEvents:
+    """Reads the lines of a stream."""
+
+    def __init__(self) -> None:
+        self._name = b""
+
+    def read(self, line: bytes) -> dict[str, Any] | None:
+        """Returns the event that a line completes. None for other lines, and for the number of dropped events."""
+        field, _, value = line.partition(b":")
+        if field == b"event":
+            self._name = value.strip()
+        if field != b"data":
+            return None
+        name, self._name = self._name, b""
+        event: dict[str, Any] = json.loads(value)
+        return None if name == b"dropped" else event
 
 
 def target(path: str, query: Mapping[str, object] | None) -> str:

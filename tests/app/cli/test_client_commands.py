@@ -20,6 +20,7 @@ from broker.app.exit_codes import ExitCode
 from protocol.identity import sas
 from tests.control.client import ControlClient
 from tests.packaging.markdown import Page
+from tests.support.event_server import event_server
 from tests.support.server import ROOT, BrokerProcess, free_ports
 
 TOPOLOGY: dict[str, object] = {"queues": {"orders": {}}}
@@ -264,6 +265,12 @@ def test_the_history_of_a_message(peeklock, api):
     assert 1 == len(answer["transitions"])
     assert ExitCode.NOT_SO == peeklock("history", "--message-id", "b").code
     assert "not recording\n" == peeklock("history", "--record", "off").out
+
+
+def test_transitions_that_the_broker_dropped_are_told(peeklock):
+    with event_server(b'event: dropped\ndata: {"count": 3}\n\n') as url:
+        done = peeklock("history", "--follow", "--url", url)
+    assert (0, "", "peeklock: 3 transitions were dropped\n") == (done.code, done.out, done.err)
 
 
 def test_the_history_is_followed(broker, api):
