@@ -29,6 +29,7 @@ CONFIG = {
         "orders": {"authorization_rules": RULES},
         "orders/eu": None,
         "forwarding": {"authorization_rules": RULES},
+        "unneeded": {"authorization_rules": RULES},
         "elsewhere": {
             "authorization_rules": {
                 "elsewhere": {"rights": ["Manage"], "primary_key": "elsewhere-key"}
@@ -216,6 +217,16 @@ def test_nothing_is_answered_without_a_token(broker: BrokerProcess, request_name
 @pytest.mark.parametrize("path", ["orders", "metrics", "$peeklock/clock"])
 def test_a_token_that_is_not_utf_8_is_refused(broker: BrokerProcess, path: str, header: bytes):
     assert 401 == ask(broker, "GET", path, Authorization=header)[0]
+
+
+def test_the_manage_key_of_a_queue_deletes_it_and_creates_none(broker: BrokerProcess):
+    """The rule is deleted with the queue that declares it."""
+    base = f"http://{HOST}:{broker.http_port}"
+    for key_name, status in (("listen", 401), ("elsewhere", 401), ("manage", 200)):
+        header = token(key_name, base)
+        assert status == ask(broker, "DELETE", "unneeded", Authorization=header)[0]
+    header = token("manage", base)
+    assert 401 == ask(broker, "PUT", "unneeded", queue_entry(), Authorization=header)[0]
 
 
 def test_a_token_for_exactly_the_url_is_good(broker: BrokerProcess):
