@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 PACKAGES = frozenset({"broker", "config", "protocol", "storage"})
 
+INTERRUPTED = 130
+"""As in broker/app/exit_codes.py, which may not be imported yet."""
+
 _THIS_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _PARENT_FOLDER = os.path.dirname(_THIS_FOLDER)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__)
@@ -34,11 +37,15 @@ _STANDARD_LIBRARY = os.path.dirname(os.__file__)
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    isolate_imports()
+    try:
+        isolate_imports()
 
-    from broker.__main__ import main as run
+        from broker.__main__ import main as run
 
-    return run()
+        return run()
+    except KeyboardInterrupt:  # before the broker or the command handles it
+        sys.stderr.write("peeklock: interrupted\n")
+        return INTERRUPTED
 
 
 def isolate_imports() -> None:

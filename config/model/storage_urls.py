@@ -50,6 +50,10 @@ def parse_storage_url(url: str) -> StorageUrl:
             path = unquote(rest.removeprefix("///"))
             if not rest.startswith("///") or not path.strip("/") or path.endswith("/"):
                 raise ValueError(f"storage URL '{mask_password(url)}' names no file; write {FORMS}")
+            if "\0" in path:
+                raise ValueError(
+                    f"storage URL '{mask_password(url)}' has a null character; write {FORMS}"
+                )
             return StorageUrl(SQLITE, path)
         case "postgresql" | "postgres":
             return _parse_postgresql_url(url, rest)

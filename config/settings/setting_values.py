@@ -68,6 +68,8 @@ class SettingType(Generic[T]):
 
 def read_path(text: str) -> Path:
     """Returns the path, with the home folder in place of `~`. Raises `ValueNotAllowed` for an unknown home."""
+    if "\0" in text:
+        raise ValueNotAllowed("a path; it has a null character")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
@@ -89,8 +91,11 @@ def _existing_file(text: str) -> Path:
 
 def _host(text: str) -> str:
     host = text.strip().removeprefix("[").removesuffix("]")
-    if not host:
+    if not host or "\0" in host:
         raise ValueError
+    host.encode(
+        "idna"
+    )  # raises UnicodeError, a ValueError, as the socket would: for a..b, for example
     return host
 
 

@@ -43,6 +43,7 @@ def test_sqlite_takes_a_relative_or_an_absolute_path(url, path):
         ("sqlite:", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:////", "names no file"),
+        ("sqlite:///%00", "has a null character"),
         ("sqlite://host/file.db", "names no file"),
         ("sqlite:///folder/", "names no file"),
         ("memory://path", "memory has no path"),

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
-from broker.app.cli.client_arguments import add_client_commands
+from broker.app.cli.client_arguments import SEND, add_client_commands
 from broker.app.exit_codes import ExitCode
 from config.files.mistakes import did_you_mean
 from config.model.durations import format_duration
@@ -45,6 +45,9 @@ def read_arguments(arguments: Sequence[str] | None) -> dict[str, Any]:
     """
     parser = _parser()
     options, unknown = parser.parse_known_args(arguments)
+    if options.command == SEND and not any(one.startswith("-") for one in unknown):
+        # argparse takes TEXT only before the first option that follows ENTITY.
+        options.texts, unknown = [*options.texts, *unknown], []
     if unknown:
         parser.error(_unknown(unknown[0].partition("=")[0]))
     return vars(options)

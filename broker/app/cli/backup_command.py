@@ -52,7 +52,7 @@ class Copied(NamedTuple):
 def back_up(client: ControlClient, copy: Path, *, replaces: bool) -> Copied:
     """Copies the file of the broker. `replaces` allows an existing copy. Raises `BackupFailed`, and the errors of the
     client."""
-    copy = copy.expanduser().absolute()
+    copy = copy.absolute()
     _check_target(copy, replaces=replaces)
     try:
         answer = client.request("POST", "/storage/flush", body={})

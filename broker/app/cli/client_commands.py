@@ -27,6 +27,7 @@ from broker.app.cli.client_arguments import (
 )
 from broker.app.cli.client_output import fault_line, message_line, transition_line
 from broker.app.cli.control_client import BadAddress, NotReachable, Refused, control_client
+from broker.app.cli.user_paths import BadPath, user_path
 from broker.app.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ PAGE_MAX = 1_000
 SEND_MAX = 1_000
 """How many messages one request sends."""
 WAIT_DEFAULT_S = 10.0
+TOO_DEEP = "too many arrays or objects in each other"
 BAD_REQUEST, TIMED_OUT = 400, 408
 
 
@@ -221,6 +223,8 @@ def _input(options: Options) -> bytes:
 def _json_messages(content: bytes) -> list[dict[str, Any]]:
     try:
         whole = json.loads(content)
+    except RecursionError:
+        raise _Misused(f"the input is not valid JSON: {TOO_DEEP}") from None
     except ValueError:
         whole = [
             _parsed(line.decode(errors="replace"), f"line {number} of the input")
@@ -315,7 +319,11 @@ def _back_up(client: ControlClient, options: Options) -> int:
     from broker.app.cli.backup_command import BackupFailed, back_up
 
     try:
-        copied = back_up(client, Path(options["copy"]), replaces="force" in options)
+        copy = user_path(options["copy"])
+    except BadPath as error:
+        raise _Misused(str(error)) from None
+    try:
+        copied = back_up(client, copy, replaces="force" in options)
     except BackupFailed as error:
         return _failed(options, error.exit_code, error.code, str(error))
     _print(options, copied._asdict(), [f"{copied.copy}: {copied.size_bytes} bytes"])
@@ -335,6 +343,8 @@ def _parsed(text: str, where: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise _Misused(f"{where} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise _Misused(f"{where} is not valid JSON: {TOO_DEEP}") from None
 
 
 def _print(options: Options, answer: Mapping[str, Any], lines: Iterable[str]) -> None:

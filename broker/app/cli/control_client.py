@@ -163,6 +163,7 @@ def control_client(options: Mapping[str, Any], environment: Mapping[str, str]) -
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        (parts.hostname or "").encode("idna")  # raises UnicodeError, a ValueError, for a..b
     except ValueError:
         is_valid = False
     if not is_valid:

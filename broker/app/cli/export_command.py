@@ -6,11 +6,11 @@ What the file cannot express is written to standard error, one line each.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.app import topology_export
 from broker.app.cli.topology_fetch import BrokerAddress, ExportFailed, address_in, fetch
+from broker.app.cli.user_paths import user_path
 from broker.app.exit_codes import ExitCode
 from broker.app.network.client_addresses import client_host
 from config.model.storage_urls import mask_password
@@ -19,6 +19,7 @@ from storage.urls import store_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from broker.app.topology_export import ExportedFile
     from config.settings.settings import Settings
@@ -32,7 +33,7 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
         exported = _exported(settings, options.get("source"), form, authority)
         text = topology_export.as_text(exported.document, form)
         if "output" in options:
-            Path(options["output"]).expanduser().write_text(text, "utf-8")
+            user_path(options["output"]).write_text(text, "utf-8")
         else:
             sys.stdout.write(text)
     except (ExportFailed, StorageError, OSError) as error:
@@ -46,7 +47,7 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
 def _authority(options: Mapping[str, str]) -> Path | None:
     if "authority" not in options:
         return None
-    path = Path(options["authority"]).expanduser()
+    path = user_path(options["authority"])
     if not path.is_file():
         raise ExportFailed(
             f"--authority: there is no file {path}; `peeklock tls --path` prints the path of the broker's own"

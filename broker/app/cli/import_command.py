@@ -6,11 +6,11 @@ What cannot be carried over is written to standard error, one line each, with it
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.app import topology_export
 from broker.app.cli.namespace_fetch import ImportFailed, fetch_topology, live_namespace
+from broker.app.cli.user_paths import user_path
 from broker.app.exit_codes import ExitCode
 from broker.core.routing.compiled_rule import rule_error
 from config.files import emulator_reader, yaml_reader
@@ -33,7 +33,7 @@ def run(settings: Settings, options: Mapping[str, str]) -> int:
         exported = topology_export.in_form(topology, form, settings.default_lock_duration_ms)
         text = topology_export.as_text(exported.document, form)
         if "output" in options:
-            Path(options["output"]).expanduser().write_text(text, "utf-8")
+            user_path(options["output"]).write_text(text, "utf-8")
         else:
             sys.stdout.write(text)
     except ConfigError as error:
@@ -51,12 +51,12 @@ def _read(settings: Settings, options: Mapping[str, str]) -> tuple[Topology, lis
     source = options["source"]
     if source.strip().lower().startswith("endpoint="):
         authority = options.get("authority")
-        path = None if authority is None else Path(authority).expanduser()
+        path = None if authority is None else user_path(authority)
         if path is not None and not path.is_file():
             raise ImportFailed(f"--authority: there is no file {path}")
         return fetch_topology(live_namespace(source, path), with_keys="with_keys" in options)
     report = ConfigReport()
-    document = read_document(Path(source).expanduser(), report)
+    document = read_document(user_path(source), report)
     report.raise_if_wrong()
     limits = settings.limits
     members = document.value if isinstance(document.value, dict) else {}

@@ -81,6 +81,7 @@ def live_namespace(connection_string: str, authority: Path | None = None) -> Liv
         endpoint = urlsplit(fields["endpoint"])
         host, port = endpoint.hostname, endpoint.port
         name, key = fields["sharedaccesskeyname"], fields["sharedaccesskey"]
+        (host or "").encode("idna")  # raises UnicodeError, a ValueError, for a..b
     except (KeyError, ValueError):
         host = None
     if not host:

@@ -59,6 +59,7 @@ def address_in(connection_string: str, authority: Path | None = None) -> BrokerA
         endpoint = urlsplit(fields["endpoint"])
         name, key = fields["sharedaccesskeyname"], fields["sharedaccesskey"]
         host, port = endpoint.hostname, endpoint.port
+        (host or "").encode("idna")  # raises UnicodeError, a ValueError, for a..b
     except (KeyError, ValueError):
         host = None
     if not host:

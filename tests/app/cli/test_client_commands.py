@@ -80,6 +80,19 @@ def test_texts_become_messages_with_the_given_fields(peeklock, api):
     )
 
 
+def test_options_may_be_between_the_entity_and_the_texts(peeklock, api):
+    done = peeklock("send", "orders", "one", "--subject", "s", "two", "three")
+    assert (0, "3 sent\n", "") == (done.code, done.out, done.err)
+    found = api.get("/messages", entity="orders")["messages"]
+    assert ["one", "two", "three"] == [one["body"] for one in found]
+
+
+def test_an_unknown_home_folder(peeklock):
+    done = peeklock("backup", "~no-such-user/copy.db", in_default=True)
+    assert ExitCode.MISUSED == done.code
+    assert "~no-such-user/copy.db begins with the home folder of an unknown user" in done.err
+
+
 @pytest.mark.parametrize(
     ("form", "content", "bodies"),
     [
@@ -115,6 +128,12 @@ def test_messages_come_from_a_file(peeklock, api, tmp_path):
         (["--file", "/no/such/file"], b"", "cannot be read"),
         (["--form", "json"], b'{"body": "one"}\n{"body"', "line 2 of the input is not valid JSON"),
         (["--form", "json"], b"[1]", "a message is a JSON object"),
+        (["--form", "json"], b"[" * 100_000, "the input is not valid JSON: too many arrays"),
+        (
+            ["--form", "json"],
+            b"{}\n" + b"[" * 100_000,
+            "line 2 of the input is not valid JSON: too many",
+        ),
         (["--form", "json"], b"[]", "the input is empty"),
         (["--form", "lines"], b"", "the input is empty"),
         (["hello", "--form", "lines"], b"", "TEXT cannot be combined"),
@@ -331,7 +350,9 @@ def test_no_broker_answers(peeklock):
     assert f"http://127.0.0.1:{port} does not answer" in done.err
 
 
-@pytest.mark.parametrize("url", ["localhost:5300", "ftp://localhost", "http://localhost:x"])
+@pytest.mark.parametrize(
+    "url", ["localhost:5300", "ftp://localhost", "http://localhost:x", "http://a..b"]
+)
 def test_an_address_that_is_none(peeklock, url):
     done = peeklock("purge", "orders", "--url", url)
     assert ExitCode.MISUSED == done.code

@@ -7,8 +7,11 @@ from types import ModuleType
 
 import pytest
 
+import broker.__main__
+import peeklock.__main__
 from broker import __version__
 from broker.app.cli.command_line import main
+from broker.app.exit_codes import ExitCode
 from config.settings.settings import Settings
 
 
@@ -163,3 +166,13 @@ def test_a_mistake_hides_no_warning(tmp_path, capsys):
     assert "Tpics" in warning
     assert "peeklock: 1 mistake, nothing was started" == count
     assert "',' is not allowed" in mistake
+
+
+def test_an_interrupt_before_anything_handles_it_is_one_line(monkeypatch, capsys):
+    def interrupted() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(peeklock.__main__, "isolate_imports", lambda: None)
+    monkeypatch.setattr(broker.__main__, "main", interrupted)
+    assert ExitCode.INTERRUPTED == peeklock.__main__.main()
+    assert "peeklock: interrupted\n" == capsys.readouterr().err

@@ -162,6 +162,7 @@ def test_names_that_no_file_may_have_are_reported(capsys):
     [
         ("Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=b", "does not answer"),
         ("Endpoint=sb://127.0.0.1:1", "a connection string has"),
+        ("Endpoint=sb://a..b;SharedAccessKeyName=a;SharedAccessKey=b", "a connection string has"),
         ("sqlite:////nonexistent/store.db", "there is no store at"),
         ("mysql://host", "is not understood"),
     ],
@@ -228,3 +229,8 @@ def test_a_broker_is_asked_over_tls(tmp_path: Path, capsys):
         authority = str(folder / "ca.pem")
         document, _ = export(capsys, connection_string(broker), "--authority", authority)
     assert ["queue.1"] == list(document["queues"])
+
+
+def test_an_output_below_an_unknown_home_folder(capsys):
+    assert 1 == main(["export", "--output", "~no-such-user/x", "--authority", "~no-such-user/y"])
+    assert "begins with the home folder of an unknown user" in capsys.readouterr().err

@@ -135,6 +135,8 @@ def test_other_files_are_refused(tmp_path: Path, content, code, said):
             "does not answer",
         ),
         ("Endpoint=sb://127.0.0.1:1", "SharedAccessKeyName and SharedAccessKey"),
+        ("Endpoint=sb://a..b;SharedAccessKeyName=n;SharedAccessKey=k", "Endpoint=sb://HOST"),
+        ("~no-such-user/x.json", "begins with the home folder of an unknown user"),
     ],
 )
 def test_a_namespace_that_cannot_be_read_is_told(source, said):

@@ -237,6 +237,7 @@ UNKNOWN_HOME = "a path; it begins with the home folder of an unknown user"
         ("amqp_port", "amqp", "a port from 1 to 65535, or 0 for a free one"),
         ("amqp_port", "65536", "a port from 1 to 65535, or 0 for a free one"),
         ("http_port", "-1", "a port from 1 to 65535, or 0 for a free one"),
+        ("host", "a..b", "an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1"),
         ("host", "[]", "an address to listen on, such as 127.0.0.1, 0.0.0.0 or ::1"),
         ("tls_names", " , ", "host names or addresses with commas between them"),
         ("tls_names", "localhost,my host", "host names or addresses with commas between them"),
