@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -35,7 +34,6 @@ from broker.app.security.access import Access
 from broker.core.contract.errors import BrokerError
 from broker.core.operations.entity_administration import DeclarationRefused
 from config.model.storage_urls import mask_password
-from config.settings.settings import Authorization
 from protocol.repeated_events import repeated_events
 from protocol.sources import make_sources
 from storage.contract import StorageError
@@ -249,9 +247,7 @@ class Server:
         self._core.histories.observe = self._tracing.observe
 
     def _announce(self) -> None:
-        settings = shown = self._settings
-        if settings.authorization is Authorization.STRICT:
-            shown = replace(settings, shared_access_key="***")  # it grants everything
+        settings = self._settings
         addresses = {
             name: address_text(settings.host, port) for name, port in self._listeners.ports.items()
         }
@@ -263,7 +259,7 @@ class Server:
             tls=addresses.get("tls"),
             storage=mask_password(settings.storage),
             entities=sum(1 for _ in self._entity_views()),
-            connection_string=connection_string(shown, self._listeners.ports["amqp"]),
+            connection_string=connection_string(settings, self._listeners.ports["amqp"]),
         )
 
     # --- listening -----------------------------------------------------------------------------
