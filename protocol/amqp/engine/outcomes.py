@@ -182,13 +182,17 @@ def _symbol_map(entries: Mapping[str, bytes]) -> bytes:
 
 
 def _entries(encoded: bytes) -> dict[str, bytes] | None:
-    """Returns the entries of a map, or None if it is absent, empty or not a map."""
+    """Returns the entries of a map, or None if it is absent, empty, not a map, or cannot be decoded. The values stay
+    encoded, and other clients get them as properties of the message. So each must be a value."""
     if not encoded or encoded[0] not in (0xC1, 0xD1):
         return None
     try:
-        return map_entries(encoded) or None
+        entries = map_entries(encoded)
+        for value in entries.values():
+            decode(value)
     except UndecodableMessage:
         return None
+    return entries or None
 
 
 # --- reading outcomes of the client -----------------------------------------------------------------

@@ -67,6 +67,21 @@ def test_an_outcome_can_be_stored(code):
         assert REPLACED == settlement.reason == settlement.description
 
 
+@pytest.mark.parametrize("value", [b"\xa1\x01\xff", b"\xc0\x05\x02\xff\xff\xff\xff", b"\x56\x07"])
+def test_an_outcome_has_no_values_that_cannot_be_decoded(value):
+    """Other clients would get them as properties, and the reading of a reason would end the connection."""
+    for key in (b"\xa3\x10DeadLetterReason", b"\xa3\x01a"):
+        entries = b"\xc1" + bytes((1 + len(key + value), 2)) + key + value
+        error = b"\x00\x53\x1d\xc0" + bytes((5 + len(entries), 3)) + b"\xa3\x01c\x40" + entries
+        rejected = read_state(b"\x00\x53\x25\xc0" + bytes((1 + len(error), 1)) + error)
+        assert isinstance(rejected, Rejected)
+        assert (None, "c") == (settlement_of(rejected).properties, rejected.condition)
+        fields = b"\x41\x42" + entries
+        modified = read_state(b"\x00\x53\x27\xc0" + bytes((1 + len(fields), 3)) + fields)
+        assert isinstance(modified, Modified)
+        assert settlement_of(modified).properties is None
+
+
 def test_changes_are_stored_whatever_their_text():
     """The last defence: a turn never fails because of a text."""
     changes = MessageChanges({"\ud800": None}, {"\ud800": b"x"}, "\ud800", "\udfff", "a\ud800")
