@@ -376,7 +376,8 @@ class CoreDialogue:
     def restarted(self, after_ms: int = 0) -> CoreDialogue:
         """Returns a new namespace that is restored from the committed records, as after a
         restart."""
-        later = CoreDialogue(entities={}, attach=False)
+        budget_bytes = self.options["payload_budget_bytes"]
+        later = CoreDialogue(entities={}, attach=False, budget_bytes=budget_bytes)
         later.store = self.commit()
         later.now_ms = self.now_ms + after_ms
         later._tokens = self._tokens

@@ -295,6 +295,11 @@ class TextColumn:
         """Whether all are None."""
         return self._numbers is None
 
+    @property
+    def has_all(self) -> bool:
+        """Whether none is None."""
+        return self._numbers is not None and self._numbers.least > 0
+
     def values(self, start: int, stop: int) -> Iterator[bytes | None]:
         """Returns the texts from one position to another."""
         if self._numbers is None:

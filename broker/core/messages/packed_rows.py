@@ -271,10 +271,17 @@ class PackedRows:
             return None
         return entity_id.first, sub_queue.first
 
-    def waiting_runs(self) -> list[tuple[int, int, int]]:
+    def session_ids(self, start: int, stop: int) -> list[str]:
+        """Returns the session ids of some messages, all of which belong to a session."""
+        return [text.decode() for text in self._session_ids.values(start, stop) if text is not None]
+
+    def waiting_runs(self, *, with_sessions: bool) -> list[tuple[int, int, int]]:
         """Returns the runs of consecutive sequence numbers: the first number, and from which position to which. Returns
-        none if the messages are not all active or all scheduled, or have sessions."""
-        if self._rows is not None or not self._session_ids.is_none:
+        none if the messages are not all active or all scheduled, or have session ids and should have none, or have none
+        and should have them."""
+        if self._rows is not None:
+            return []
+        if not (self._session_ids.has_all if with_sessions else self._session_ids.is_none):
             return []
         if not self._columns[_STATE].is_zero_or_none and not self.are_scheduled:
             return []

@@ -60,11 +60,6 @@ class Payloads:
         )
 
     @property
-    def bodies_over_budget(self) -> bool:
-        """Whether the bodies alone take more memory than they should."""
-        return self._budget_bytes is not None and self.resident_bytes > self._budget_bytes
-
-    @property
     def keeps_all_bodies(self) -> bool:
         """Whether every body stays in memory, because there is no budget."""
         return self._budget_bytes is None

@@ -33,13 +33,13 @@ def pack_block(queue: Queue, last_number: int) -> None:
     packed = pack(queue, messages)
     if packed is None:
         return
+    if packed.is_scheduled and are_due(deadlines, messages):
+        return
+    if not queue.delivery.pack(messages, packed):
+        return
     if packed.is_scheduled:
-        if are_due(deadlines, messages):
-            return
         forget_schedules(deadlines, messages)
         watch_schedule(deadlines, (packed,))
-    elif not queue.dispatcher.ready.pack(messages, packed):
-        return
     queue.index.pack(packed)
     payloads.add_messages(-packed.count)
     for message in messages:
@@ -59,8 +59,8 @@ def unpack_block(packed: PackedMessages) -> None:
     if packed.is_scheduled:
         forget_schedules(deadlines, (packed,))
         watch_schedule(deadlines, messages)
-    else:
-        queue.dispatcher.ready.unpack(packed, messages)
+    if not queue.is_closed:  # a closed queue delivers nothing, and has no sessions any more
+        queue.delivery.unpack(packed, messages)
     queue.context.payloads.add_messages(packed.count)
     if packed.expires_at_ms:
         forget_expiry(deadlines, (packed,))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.dispatcher import MessageForwarder
+    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.receiver import Receiver
 
 
@@ -47,6 +48,16 @@ class DeliverySource(Protocol):
 
     def discard_ready(self, messages: Sequence[Message]) -> None:
         """Ready messages have left the queue without being taken for delivery."""
+
+    def restore(self, messages: Sequence[Message | PackedMessages]) -> None:
+        """The store had messages and packed blocks, which are given in the order of their numbers."""
+
+    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
+        """A block is to be packed: replace its messages. Returns False, and replaces none, if they are needed as they
+        are."""
+
+    def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
+        """Replace a packed block by its messages."""
 
     def touch_for(self, messages: Iterable[Message]) -> None:
         """Dispatch at the end of this turn where these messages are: an obstacle may be gone."""

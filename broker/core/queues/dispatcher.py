@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.core.contract.effects import ReceiverAttached
 from broker.core.contract.errors import NotAllowed
 from broker.core.messages.session_ids import session_key
+from broker.core.queues.packed_messages import is_active
 from broker.core.queues.ready_messages import ReadyMessages
 from broker.core.queues.receiver import BURST_MAX_BYTES
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from broker.core.contract.commands import SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
+    from broker.core.queues.packed_messages import PackedMessages
     from broker.core.queues.queue import Queue
     from broker.core.queues.receiver import Receiver
 
@@ -78,6 +80,25 @@ class Dispatcher:
         """See `DeliverySource.discard_ready`."""
         self.ready.discard(len(messages))
 
+    def restore(self, messages: Sequence[Message | PackedMessages]) -> None:
+        """See `DeliverySource.restore`."""
+        self.ready.restore([one for one in messages if is_active(one)])
+        self.touch()
+
+    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
+        """See `DeliverySource.pack`."""
+        if packed.is_scheduled:
+            return True  # only the index and the deadlines have scheduled messages
+        if not self.ready.may_pack(messages):
+            return False
+        self.ready.pack(messages, packed)
+        return True
+
+    def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.unpack`."""
+        if not packed.is_scheduled:
+            self.ready.unpack(packed, messages)
+
     def touch_for(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.touch_for`."""
         del messages
@@ -114,7 +135,7 @@ class Dispatcher:
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """See `DeliverySource.walk_session`."""
         key = session_key(session_id)
-        # No packed message has a session id.
+        # No packed message of a queue without sessions has a session id.
         for message in self.queue.index.walk(from_number, lambda _: True):
             if message.session_id is not None and session_key(message.session_id) == key:
                 yield message

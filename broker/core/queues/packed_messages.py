@@ -14,7 +14,7 @@ from broker.core.messages.message_rows import messages_from, rows_of
 from broker.core.messages.packed_rows import PackedRows, pack_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.core.contract.message import Message
     from broker.core.queues.queue import Queue
@@ -26,12 +26,13 @@ Piece = tuple[bytes, int, int, int]
 class PackedMessages:
     """Messages with consecutive sequence numbers that wait for their first delivery, or for their scheduled times.
 
-    `ReadyMessages` has it at the place of each of its messages, as a message without a body. If they are scheduled, only
-    the deadlines and the index have it.
+    `ReadyMessages` has it at the place of each of its messages, as a message without a body. In a queue with sessions,
+    each session that one of them belongs to has it at their place. If they are scheduled, only the deadlines, the index
+    and the sessions have it.
     """
 
     __slots__ = (
-        "_pieces",
+        "pieces",
         "are_due_together",
         "count",
         "enqueued_time_ms",
@@ -66,12 +67,12 @@ class PackedMessages:
         """None becomes active earlier; 0 if they are active."""
         self.are_due_together = earliest_ms == latest_ms
         """Whether all of them have the same scheduled time."""
-        self._pieces = pieces
+        self.pieces = pieces
 
     @property
     def id(self) -> int:
         """The id of the first message."""
-        data, position, start, _ = self._pieces[0]
+        data, position, start, _ = self.pieces[0]
         return PackedRows(data, position).rows(start, start + 1)[0].id
 
     @property
@@ -82,7 +83,7 @@ class PackedMessages:
     def unpack(self) -> list[Message]:
         """Returns the messages."""
         messages: list[Message] = []
-        for data, position, start, stop in self._pieces:
+        for data, position, start, stop in self.pieces:
             messages += messages_from(PackedRows(data, position).rows(start, stop))
         queue = self.queue
         for message in messages:
@@ -90,17 +91,39 @@ class PackedMessages:
         return messages
 
 
+def is_active(one: Message | PackedMessages) -> bool:
+    """Returns whether a message is active, or all messages of a block."""
+    if isinstance(one, PackedMessages):
+        return not one.is_scheduled
+    return one.state is MessageState.ACTIVE
+
+
+def session_ids_of(blocks: Iterable[PackedMessages]) -> Iterator[list[str]]:
+    """Returns the session ids of each block. Blocks that a store has kept together are read together."""
+    last: tuple[bytes, int] = b"", 0
+    rows: PackedRows | None = None
+    for block in blocks:
+        session_ids: list[str] = []
+        for data, position, start, stop in block.pieces:
+            if rows is None or data is not last[0] or position != last[1]:
+                rows, last = PackedRows(data, position), (data, position)
+            session_ids += rows.session_ids(start, stop)
+        yield session_ids
+
+
 def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
     """Returns the packed form of messages with consecutive numbers that all wait, or are all scheduled. Returns
-    None if one of them is locked or belongs to a session, or only some of them expire."""
+    None if one of them is locked, or only some of them expire, or one has a session id although the queue has no
+    sessions."""
     state = messages[0].state
     if state is MessageState.DEFERRED:
         return None
+    has_sessions = queue.delivery.requires_sessions
     for message in messages:
         if (
             message.lock_token is not None
             or message.state is not state
-            or message.session_id is not None
+            or (message.session_id is not None and not has_sessions)
             or message.locked_until_ms
         ):
             return None

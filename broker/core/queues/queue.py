@@ -154,11 +154,8 @@ class Queue:
 
     @property
     def _is_over_budget(self) -> bool:
-        """Whether bodies should leave memory. Messages of sessions are never packed, so their number is no reason."""
-        payloads = self.context.payloads
-        if self.delivery.requires_sessions:
-            return payloads.bodies_over_budget
-        return payloads.over_budget
+        """Whether bodies should leave memory."""
+        return self.context.payloads.over_budget
 
     # --- delivery ---------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 READ_AHEAD_MESSAGES = 4_096
 READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
+UNPACKED_MAX = 64
+"""How many packed blocks are unpacked at once. A block can have a single message of each of many sessions."""
 
 _GONE = Message(b"")
 """Replaces a message that was taken. It is in no queue, so it is skipped."""
@@ -224,10 +226,14 @@ class ReadyMessages:
         fresh = self._fresh
         end = min(len(fresh), start + READ_AHEAD_MESSAGES)
         wanted = []
+        unpacked = 0
         while start < end and size < READ_AHEAD_MAX_BYTES:
             message = fresh[start]
             if message.body is None and message.queue is not None:
                 if type(message) is not Message:
+                    unpacked += 1
+                    if unpacked > UNPACKED_MAX:
+                        break
                     packed = cast("PackedMessages", message)
                     unpack_block(packed)
                     message = fresh[start]
@@ -241,29 +247,36 @@ class ReadyMessages:
 
     # --- packed messages ------------------------------------------------------------------------
 
-    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
-        """Replace messages by their packed form. Returns False if they do not all wait here for
-        their first delivery, or their bodies are requested."""
+    def may_pack(self, messages: Sequence[Message]) -> bool:
+        """Returns whether these messages all wait here for their first delivery, one after the other, and no body is
+        requested."""
         start = self._position(messages[0].sequence_number)
-        end = start + len(messages)
-        if start < self._read_ahead_to or self._fresh[start:end] != messages:
-            return False
-        self._fresh[start:end] = cast("list[Message]", [packed])
-        self._in_packed += packed.count - 1
-        return True
+        waiting = self._fresh[start : start + len(messages)]
+        return start >= self._read_ahead_to and waiting == messages
 
-    def add_packed(self, waiting: Sequence[Message | PackedMessages]) -> None:
-        """Add messages and packed blocks with higher numbers than all here."""
+    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> None:
+        """Replace messages by the packed block that has them, and perhaps messages of other sessions."""
+        start = self._position(messages[0].sequence_number)
+        self._fresh[start : start + len(messages)] = cast("list[Message]", [packed])
+        self._in_packed += len(messages) - 1
+
+    def add_packed(self, packed: PackedMessages, count: int) -> None:
+        """Add a packed block with higher numbers than all here. So many of its messages are ready here."""
+        self._fresh.append(cast("Message", packed))
+        self._in_packed += count - 1
+
+    def restore(self, waiting: Sequence[Message | PackedMessages]) -> None:
+        """Add messages and packed blocks with higher numbers than all here. All messages of a block are ready here."""
         self._fresh += cast("Sequence[Message]", waiting)
         self._in_packed += sum(
             [one.count - 1 for one in waiting if isinstance(one, PackedMessages)]
         )
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
-        """Replace a packed form by its messages."""
+        """Replace a packed block by those of its messages that are ready here."""
         start = self._position(packed.sequence_number)
         self._fresh[start : start + 1] = messages
-        self._in_packed -= packed.count - 1
+        self._in_packed -= len(messages) - 1
 
     def _position(self, number: int) -> int:
         return bisect_left(self._fresh, number, self._head, key=_SEQUENCE_NUMBER)

@@ -13,7 +13,7 @@ from broker.core.contract.message import MessageState
 from broker.core.messages.message_rows import messages_from
 from broker.core.queues.arrival import schedule
 from broker.core.queues.message_deadlines import watch_expiry, watch_schedule
-from broker.core.queues.packed_messages import PackedMessages
+from broker.core.queues.packed_messages import PackedMessages, is_active
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,11 +57,9 @@ class RestoredMessages:
     def may_pack(self) -> bool:
         """Whether messages of this queue can be packed."""
         queue = self.queue
-        return (
-            queue is not None
-            and not queue.delivery.requires_sessions
-            and queue.context.payloads.may_pack
-        )
+        if queue is None or not queue.context.payloads.may_pack:
+            return False
+        return not (queue.delivery.requires_sessions and queue.is_forwarding)
 
     def add(self, rows: Sequence[MessageRow]) -> None:
         """Add rows as messages."""
@@ -76,7 +74,7 @@ class RestoredMessages:
 
     def add_packed(self, rows: PackedRows, dead: int) -> None:
         """Add the rows of this queue that are not set in `dead`. Full blocks stay packed."""
-        runs = _live_runs(rows.waiting_runs(), dead, rows.count) if self.may_pack else []
+        runs = _live_runs(self._waiting_runs(rows), dead, rows.count)
         if not runs or (len(runs) > 1 and len(runs) * SHORT_RUN_ROWS > rows.count):
             self.add(rows.live_rows(dead))
             return
@@ -93,6 +91,11 @@ class RestoredMessages:
                     self._add_piece(number, offset, (rows, start, end))
                 number += end - start
                 start = end
+
+    def _waiting_runs(self, rows: PackedRows) -> list[tuple[int, int, int]]:
+        if self.queue is None or not self.may_pack:
+            return []
+        return rows.waiting_runs(with_sessions=self.queue.delivery.requires_sessions)
 
     def _add_piece(self, number: int, offset: int, piece: tuple[PackedRows, int, int]) -> None:
         assert self.queue is not None
@@ -195,18 +198,14 @@ def _fill(
     if scheduled_blocks:
         queue.scheduled_count += sum([block.count for block in scheduled_blocks])
         watch_schedule(deadlines, scheduled_blocks)
-        packed = [block for block in packed if not block.is_scheduled]
     watch_expiry(deadlines, [message for message in active if message.expires_at_ms])
-    watch_expiry(deadlines, [block for block in packed if block.expires_at_ms])
+    watch_expiry(deadlines, [block for block in packed if block.expires_at_ms and is_active(block)])
     queue.change_size(len(messages) + packed_count, size)
     queue.context.payloads.add_messages(-packed_count)
-    queue.delivery.enter(messages)
     if packed:
-        waiting: list[Message | PackedMessages] = [*active, *packed]
-        waiting.sort(key=_SEQUENCE_NUMBER)
-        queue.dispatcher.ready.add_packed(waiting)
-        queue.dispatcher.touch()
+        queue.delivery.restore(sorted([*messages, *packed], key=_SEQUENCE_NUMBER))
     else:
+        queue.delivery.enter(messages)
         queue.delivery.add_ready(active)
 
 

@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from broker.core.contract.message import Message
+    from broker.core.messages.payloads import Payloads
     from broker.core.queues.session import Session
 
 
 class SessionReadAhead:
     """The sessions without a holder whose bodies are in memory or requested."""
 
-    __slots__ = ("_available", "_bytes", "_messages", "_sessions")
+    __slots__ = ("_available", "_bytes", "_messages", "_payloads", "_sessions")
 
-    def __init__(self, available: Mapping[Session, None]) -> None:
+    def __init__(self, available: Mapping[Session, None], payloads: Payloads) -> None:
+        self._payloads = payloads
         self._available = available
         """Sessions that can be held, the next one first."""
         self._sessions: dict[Session, tuple[int, int]] = {}
@@ -51,9 +53,12 @@ class SessionReadAhead:
             or len(self._sessions) == len(self._available)
         ):
             return wanted
+        unpacked_before = self._payloads.message_count
         for session in self._available:
             if session in self._sessions:
                 continue
+            if self._payloads.message_count - unpacked_before >= READ_AHEAD_MESSAGES:
+                break  # each session may have unpacked other blocks, with messages of many more sessions
             wanted += session.ready.to_read_ahead()
             self._sessions[session] = messages, size_bytes = session.ready.read_ahead
             self._messages += messages

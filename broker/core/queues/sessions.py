@@ -19,6 +19,7 @@ from broker.core.contract.errors import (
 )
 from broker.core.messages.session_ids import session_key
 from broker.core.queues.deadlines import Due
+from broker.core.queues.packed_messages import PackedMessages, is_active, session_ids_of
 from broker.core.queues.session import Session, SessionWait
 from broker.core.queues.session_read_ahead import SessionReadAhead
 from broker.core.queues.session_states import SessionStates
@@ -73,7 +74,7 @@ class Sessions:
         self._available: OrderedDict[Session, None] = OrderedDict()
         """Sessions without a holder that have ready messages, longest available first. A session
         that its holder returns goes to the end, so that other sessions get their turn."""
-        self._ahead = SessionReadAhead(self._available)
+        self._ahead = SessionReadAhead(self._available, queue.context.payloads)
         self._waiting: dict[Receiver, SessionWait] = {}
         """Receivers that wait for the next available session, oldest first."""
         self._given = 0
@@ -193,6 +194,45 @@ class Sessions:
             if session is not None:
                 session.ready.discard(count)
 
+    def restore(self, messages: Sequence[Message | PackedMessages]) -> None:
+        """See `DeliverySource.restore`."""
+        session_ids = session_ids_of(one for one in messages if isinstance(one, PackedMessages))
+        for one in messages:
+            if not isinstance(one, PackedMessages):
+                self.enter((one,))
+                if is_active(one):
+                    self.add_ready((one,))
+                continue
+            for session_id, count in Counter(next(session_ids)).items():
+                session = self.get(session_id) or self._open(session_id)
+                session.messages.add_packed(one, count)
+                if is_active(one):
+                    session.ready.add_packed(one, count)
+                    self._offer(session)
+
+    def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
+        """See `DeliverySource.pack`."""
+        if self._is_forwarding:
+            return False
+        by_session = self._by_session(messages)
+        if not packed.is_scheduled:
+            if not all(session.ready.may_pack(own) for session, own in by_session):
+                return False
+            for session, own in by_session:
+                session.ready.pack(own, packed)
+        for session, own in by_session:
+            session.messages.pack(own, packed)
+        return True
+
+    def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
+        """See `DeliverySource.unpack`."""
+        for message in messages:
+            message.session_id = self._of_new(message).id
+        for session, own in self._by_session(messages):
+            session.messages.unpack(packed, own)
+            if not packed.is_scheduled:
+                session.ready.unpack(packed, own)
+
     def touch_for(self, messages: Iterable[Message]) -> None:
         """See `DeliverySource.touch_for`."""
         if self._is_forwarding:
@@ -220,7 +260,7 @@ class Sessions:
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """See `DeliverySource.walk_session`."""
         session = self.get(session_id)
-        return iter(() if session is None else session.messages.from_number(from_number))
+        return iter(()) if session is None else session.messages.from_number(from_number)
 
     def close(self) -> None:
         """See `DeliverySource.close`. The states are deleted with the sessions."""

@@ -270,18 +270,6 @@ def test_reading_ahead_for_sessions_is_bounded():
     assert [5 * share, share, 2 * share] == [len(read) for read in dialogue.reads]
 
 
-def test_many_messages_of_sessions_keep_their_bodies():
-    """They are not packed, so it would not help to remove the bodies if these take little memory."""
-    dialogue = CoreDialogue(QueueDefinition(requires_session=True), budget_bytes=1000)
-    payloads = dialogue.namespace._context.payloads
-    payloads.messages_max = 3
-    dialogue.serve(send(*[message("m", session="x") for _ in range(9)]))
-    assert payloads.over_budget
-    dialogue.serve(attach_receiver(R, session="x"))
-    assert ["m"] * 9 == texts(dialogue.receive(credit(99)))
-    assert [] == dialogue.reads
-
-
 def test_copies_share_a_payload_and_read_it_once():
     """Every subscription gets its body from the same read if both wait for it."""
     entities: dict[str, EntityDefinition] = {
