@@ -32,11 +32,11 @@ class PackedMessages:
     """
 
     __slots__ = (
-        "pieces",
         "are_due_together",
         "count",
         "enqueued_time_ms",
         "expires_at_ms",
+        "pieces",
         "queue",
         "scheduled_enqueue_time_ms",
         "sequence_number",

@@ -197,18 +197,21 @@ class Sessions:
     def restore(self, messages: Sequence[Message | PackedMessages]) -> None:
         """See `DeliverySource.restore`."""
         session_ids = session_ids_of(one for one in messages if isinstance(one, PackedMessages))
+        by_id, available = self._by_id, self._available
         for one in messages:
+            active = is_active(one)
             if not isinstance(one, PackedMessages):
                 self.enter((one,))
-                if is_active(one):
+                if active:
                     self.add_ready((one,))
                 continue
             for session_id, count in Counter(next(session_ids)).items():
-                session = self.get(session_id) or self._open(session_id)
+                session = by_id.get(session_id) or self.get(session_id) or self._open(session_id)
                 session.messages.add_packed(one, count)
-                if is_active(one):
+                if active:
                     session.ready.add_packed(one, count)
-                    self._offer(session)
+                    available[session] = None
+        self.touch_all()
 
     def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
         """See `DeliverySource.pack`."""
