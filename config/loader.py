@@ -49,7 +49,10 @@ def load(
     document = _document(flags, environment, emulator_file, report)
     section = None
     if document is not None and isinstance(document.value, dict):
-        section = document.value.get(SETTINGS)
+        # The names of the emulator's form are those of a form without case. The other form reports another spelling.
+        section = next(
+            (node for name, node in document.value.items() if name.casefold() == SETTINGS), None
+        )
     defaults = {} if document is None else {"storage": default_storage_of(Path(document.source))}
     settings = read_settings(flags, environment, section, report, defaults)
     if document is None:
@@ -78,6 +81,11 @@ def _document(
         return None
     if document.value is None:
         report.mistake(document, "the file is empty; it must declare queues or topics, or settings")
+        return None
+    names = document.value.keys() if isinstance(document.value, dict) else set()
+    if "resources" in names and not names & {emulator_reader.ROOT, *yaml_reader.TOP_LEVEL}:
+        text = f"is an ARM template; `peeklock import {document.source} --output entities.yaml` writes a config file"
+        report.mistake(document, text)
         return None
     return document
 

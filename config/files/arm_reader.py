@@ -75,7 +75,7 @@ class _Namespace:
     entities: list[DeclaredEntity] = field(default_factory=list)
     subscriptions: dict[str, DeclaredEntity] = field(default_factory=dict)
     """By path in lower case."""
-    rules: dict[str, list[RuleDefinition]] = field(default_factory=dict)
+    rules: dict[str, list[tuple[RuleDefinition, Node]]] = field(default_factory=dict)
     """By the path of the subscription, in lower case."""
 
 
@@ -117,8 +117,15 @@ class _ArmTemplate:
         return Topology(topologies)
 
     def _with_rules(self, namespace: _Namespace) -> Iterator[DeclaredEntity]:
+        """Yields the subscriptions with their rules. What belongs to another template has no place here."""
+        kinds: dict[str, type] = {}
+        for entity in namespace.entities:
+            kinds.setdefault(entity.path.lower(), type(entity.definition))
         for path, one in namespace.subscriptions.items():
-            rules = namespace.rules.pop(path, [])
+            rules = [rule for rule, _ in namespace.rules.pop(path, [])]
+            if kinds.get(str(one.topic).lower()) is not TopicDefinition:
+                self._report.warning(one.node, f"is left out: there is no topic {one.topic!r}")
+                continue
             if not any(rule.name.casefold() == DEFAULT_RULE.casefold() for rule in rules):
                 # A deployment creates it with the subscription, and leaves it beside the others.
                 if rules:
@@ -128,6 +135,11 @@ class _ArmTemplate:
                 rules.insert(0, RuleDefinition(DEFAULT_RULE, TrueFilter()))
             assert isinstance(one.definition, SubscriptionDefinition)
             yield replace(one, definition=replace(one.definition, rules=tuple(rules)))
+        for path, rest in namespace.rules.items():
+            for rule, node in rest:
+                self._report.warning(
+                    node, f"the rule {rule.name!r} is left out: there is no subscription {path!r}"
+                )
 
     # --- resources ------------------------------------------------------------------------------
 
@@ -245,11 +257,17 @@ class _ArmTemplate:
         if wrong := self._wrong_rule(rule, self._limits):
             self._report.warning(node, f"the rule {name!r} is left out: {wrong}")
             return
+        if isinstance(rule.filter, TrueFilter):  # no type of filter in a template means this
+            self._report.warning(
+                node, f"the rule {name!r} has no filter that can be read: it takes every message"
+            )
         path = subscription_path(topic, subscription).lower()
-        namespace.rules.setdefault(path, []).append(rule)
+        namespace.rules.setdefault(path, []).append((rule, node))
 
     def _filter(self, members: Mapping[str, Node]) -> Filter:
-        if "sqlFilter" in members:
+        kind = members.get("filterType")
+        is_correlation = kind is not None and str(kind.value).casefold() == "correlationfilter"
+        if "sqlFilter" in members and not is_correlation:
             expression = self._sql(members["sqlFilter"])
             return SqlFilter(expression) if expression else TrueFilter()
         if "correlationFilter" not in members:

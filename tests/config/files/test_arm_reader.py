@@ -21,6 +21,7 @@ from config.model.definitions import (
     TrueFilter,
 )
 from config.model.limits import RELAXED
+from tests.config.reading import mistakes
 
 NAMESPACE = "Microsoft.ServiceBus/namespaces"
 
@@ -265,3 +266,78 @@ def test_a_nested_deployment_is_read():
     assert ["q"] == list(entities)
     assert 2 == len(told)
     assert all("is left out: it has parameters of its own, or a link" in one for one in told)
+
+
+def rules_of_one_subscription(*properties: dict[str, Any]) -> tuple[list[Any], list[str]]:
+    """Returns the filters of the rules with these properties, and what is told."""
+    rules = [
+        resource("topics/subscriptions/rules", f"ns/t/s/r{n}", **one)
+        for n, one in enumerate(properties)
+    ]
+    above = [resource("topics", "ns/t"), resource("topics/subscriptions", "ns/t/s")]
+    entities, told = read({"resources": [*above, *rules]})
+    default, *found = entities["t/Subscriptions/s"].rules
+    assert "$Default" == default.name
+    return [one.filter for one in found], [one for one in told if "'r" in one]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"filterType": "SqlFilter"},
+        {"filterType": "SqlFilter", "sqlFilter": {}},
+        {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": ""}},
+        {"filterType": "SqlFilter", "sqlFilter": {"sqlExpression": "[reference('x').y]"}},
+        {"filterType": "CorrelationFilter", "correlationFilter": {"properties": {}}},
+    ],
+)
+def test_a_rule_without_a_filter_is_told(properties):
+    """Such a rule takes every message, which nobody may have meant."""
+    found, told = rules_of_one_subscription(properties)
+    assert [TrueFilter()] == found
+    assert ["has no filter that can be read: it takes every message"] == [
+        one.partition("the rule 'r0' ")[2] for one in told
+    ]
+
+
+def test_the_type_of_a_filter_chooses_between_two():
+    filters = {"sqlFilter": {"sqlExpression": "a=1"}, "correlationFilter": {"label": "x"}}
+    found, told = rules_of_one_subscription(
+        {"filterType": "CorrelationFilter", **filters}, {"filterType": "SqlFilter", **filters}
+    )
+    assert ([CorrelationFilter(label="x"), SqlFilter("a=1")], []) == (found, told)
+
+
+def test_subscriptions_and_rules_of_other_templates_are_told():
+    """Their topic or subscription is not in this template, or has another kind."""
+    rule = {"sqlFilter": {"sqlExpression": "a=1"}}
+    entities, told = read(
+        {
+            "resources": [
+                resource("queues", "ns/q"),
+                resource("topics/subscriptions", "ns/q/s"),
+                resource("topics/subscriptions", "ns/elsewhere/s"),
+                resource("topics/subscriptions/rules", "ns/elsewhere/s/r", **rule),
+                resource("topics", "ns/t"),
+                resource("topics/subscriptions/rules", "ns/t/s/r", **rule),
+            ]
+        }
+    )
+    assert ["q", "t"] == list(entities)
+    assert [
+        "is left out: there is no topic 'q'",
+        "is left out: there is no topic 'elsewhere'",
+        "the rule 'r' is left out: there is no subscription 't/subscriptions/s'",
+    ] == [one.partition(": ")[2] for one in told]
+
+
+def test_a_template_is_no_config_file(tmp_path):
+    """The mistake names the command that makes one of it."""
+    path = tmp_path / "main.json"
+    path.write_text(TEMPLATE)
+    (mistake,) = mistakes(path)
+    assert f"is an ARM template; `peeklock import {path} --output entities.yaml`" in mistake
+    path.write_text('{"queues": {}, "resources": []}')
+    (mistake,) = mistakes(path)
+    assert "there is no such property" in mistake

@@ -341,12 +341,12 @@ def test_names_the_cloud_takes_are_taken(config, name):
     assert [name] == list(entities(config([a_queue(name)])))
 
 
-def test_settings_may_stand_beside_the_entities(tmp_path):
-    """They are taken from a file of either form, and then without a warning."""
+@pytest.mark.parametrize("name", ["settings", "Settings"])
+def test_settings_may_stand_beside_the_entities(tmp_path, name):
+    """They are taken from a file of either form, and then without a warning. Names in this form have no case."""
     path = tmp_path / "Config.json"
-    path.write_text(
-        '{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns"}]}, "settings": {"amqp_port": 1}}'
-    )
+    user_config = {"Namespaces": [{"Name": "sbemulatorns"}]}
+    path.write_text(json.dumps({"UserConfig": user_config, name: {"amqp_port": 1}}))
     loaded = read(path)
     assert (1, ()) == (loaded.settings.amqp_port, loaded.warnings)
 
