@@ -46,6 +46,7 @@ from protocol.codec.section_writer import (
     encode_message,
     lock_token,
 )
+from protocol.codec.time_to_live import write_time_to_live
 from protocol.codec.value_decoder import (
     SIZED_8,
     SIZED_32,
@@ -144,4 +145,5 @@ __all__ = [
     "timestamp_of",
     "typed_span",
     "value_end",
+    "write_time_to_live",
 ]

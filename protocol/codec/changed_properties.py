@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from config.model.definitions import UNLIMITED_MS
 from protocol.codec.described_types import APPLICATION_PROPERTIES_START, PROPERTIES_START
 from protocol.codec.section_reader import body_sections
-from protocol.codec.time_to_live import BEYOND_HEADER_MS
+from protocol.codec.time_to_live import BEYOND_HEADER_MS, LATEST_MS
 from protocol.codec.value_decoder import compound, decode, map_entries, value_end
 from protocol.codec.value_encoder import compound_of, encode, encode_map_entries, encode_string
 from protocol.codec.value_types import Symbol
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _pack_long = struct.Struct(">q").pack
 _TIMESTAMP = b"\x83"
-_LATEST_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999, the latest time of the SDKs."""
 
 MESSAGE_ID, USER_ID, TO, SUBJECT, REPLY_TO, CORRELATION_ID, CONTENT_TYPE = range(7)
 CONTENT_ENCODING, ABSOLUTE_EXPIRY_TIME, CREATION_TIME, GROUP_ID = range(7, 11)
@@ -78,7 +76,7 @@ def _set_expiry(fields: list[bytes], enqueued_time_ms: int, time_to_live_ms: int
     else:
         created_ms = enqueued_time_ms
         _set(fields, CREATION_TIME, _TIMESTAMP + _pack_long(enqueued_time_ms))
-    if isinstance(created_ms, int) and created_ms < _LATEST_MS - time_to_live_ms:
+    if isinstance(created_ms, int) and created_ms < LATEST_MS - time_to_live_ms:
         _set(fields, ABSOLUTE_EXPIRY_TIME, _TIMESTAMP + _pack_long(created_ms + time_to_live_ms))
 
 

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from config.model.definitions import UNLIMITED_MS
 from protocol.codec.value_decoder import decode, value_end
-from protocol.codec.value_types import Timestamp
+from protocol.codec.value_types import Timestamp, UInt
 
 ABSOLUTE_EXPIRY_TIME, CREATION_TIME = 8, 9
 BEYOND_HEADER_MS = 0xFFFFFFFF
 """The longest a header can say. The .NET SDK writes it when the properties hold a longer one."""
+LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999, the latest time of the SDKs."""
 
 
 if TYPE_CHECKING:
@@ -42,3 +44,12 @@ def time_to_live(
     if header_ms is None or header_ms == BEYOND_HEADER_MS:
         return live_ms
     return min(header_ms, live_ms)
+
+
+def write_time_to_live(properties: list[object], time_to_live_ms: int, now_ms: int) -> UInt:
+    """Returns the time to live in the header of a new message. A longer one than a header can say becomes an expiry
+    time among the fields of the properties, as SDKs write it."""
+    if time_to_live_ms > BEYOND_HEADER_MS:
+        properties[ABSOLUTE_EXPIRY_TIME] = Timestamp(min(now_ms + time_to_live_ms, LATEST_MS))
+        properties[CREATION_TIME] = Timestamp(now_ms)
+    return UInt(min(time_to_live_ms, BEYOND_HEADER_MS))

@@ -94,6 +94,18 @@ def test_a_message_is_scheduled(api):
     assert "2126-02-03T04:05:06.789Z" == shown["scheduled_for"]
 
 
+def test_a_message_can_live_for_longer_than_a_header_says(api, sdk):
+    """The header of AMQP ends at 49 days."""
+    message = {"body": "x", "time_to_live_s": 100 * 86400}
+    api.post("/messages", entity="orders", messages=[message])
+    [shown] = api.get("/messages", entity="orders")["messages"]
+    assert 100 * 86_400_000 == shown["time_to_live_ms"]
+    receiver = sdk.get_queue_receiver("orders")
+    [received] = receiver.receive_messages(max_wait_time=5)
+    properties = received.raw_amqp_message.properties
+    assert 100 * 86_400_000 == properties.absolute_expiry_time - properties.creation_time
+
+
 def test_a_topic_gives_messages_to_matching_subscriptions(api):
     sent = api.post(
         "/messages",

@@ -197,6 +197,17 @@ def test_waiting_ends_without_a_message(queue):
     assert b"later" == queue.lock().body
 
 
+@pytest.mark.parametrize(
+    ("given", "shown_days"),
+    [(100 * 86400, 100), ("200.00:00:00", 200), (922337203685.4775, 2_900_000)],
+)
+def test_a_message_can_live_for_longer_than_a_header_says(queue, given, shown_days):
+    """The header of AMQP ends at 49 days. What the service shows for unlimited ends in the year 9999."""
+    queue.send(b"long", {"BrokerProperties": json.dumps({"TimeToLive": given})})
+    shown_s = broker_properties(queue.take())["TimeToLive"]
+    assert shown_days * 86400 == pytest.approx(shown_s, rel=0.01)
+
+
 def test_a_dead_letter_can_be_fetched(make_queue):
     """The sub-queue is a part of the path."""
     queue = make_queue("<DeadLetteringOnMessageExpiration>true</DeadLetteringOnMessageExpiration>")

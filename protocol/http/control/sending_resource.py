@@ -20,10 +20,10 @@ from protocol.codec import (
     Described,
     Symbol,
     Timestamp,
-    UInt,
     ULong,
     encode,
     read_message,
+    write_time_to_live,
 )
 from protocol.http.control import control_errors, pacing
 from protocol.http.control.control_errors import ControlError
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 MESSAGES_MAX = 5_000
 PART_MESSAGES = 500
 """How many messages are sent in one turn."""
-_UINT_MAX = (1 << 32) - 1
 _TIME_TO_LIVE_MAX_S = 10_000_000_000
 _CONTENT_TYPE = "application/json"
 _FIELDS = {
@@ -155,8 +154,9 @@ def make_message(call: Call, sent: SentMessage, field: str) -> Message:
     if annotations:
         sections.insert(0, Described(ULong(MESSAGE_ANNOTATIONS), annotations))
     if sent.time_to_live_s is not None:
-        time_to_live_ms = max(1, min(round(sent.time_to_live_s * 1000), _UINT_MAX))
-        sections.insert(0, Described(ULong(HEADER), [None, None, UInt(time_to_live_ms)]))
+        time_to_live_ms = max(1, round(sent.time_to_live_s * 1000))
+        in_header = write_time_to_live(fields, time_to_live_ms, call.services.sources.real_ms())
+        sections.insert(0, Described(ULong(HEADER), [None, None, in_header]))
     if sent.application_properties:
         sections.append(Described(ULong(APPLICATION_PROPERTIES), dict(sent.application_properties)))
     sections.append(Described(ULong(DATA), data))

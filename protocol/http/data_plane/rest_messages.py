@@ -25,7 +25,6 @@ from protocol.codec import (
     Described,
     Symbol,
     Timestamp,
-    UInt,
     ULong,
     decode,
     encode,
@@ -35,6 +34,7 @@ from protocol.codec import (
     read_message,
     sections_of,
     timestamp_of,
+    write_time_to_live,
 )
 from protocol.http.amqp_json import JsonTimes, json_value
 
@@ -107,7 +107,6 @@ _TIME_SPAN = re.compile(r"(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _NO_BATCH = "A batch must be a JSON array of messages, and not empty."
-_UINT_MAX = (1 << 32) - 1
 _STATES = ("Active", "Deferred", "Scheduled")
 
 
@@ -216,8 +215,8 @@ def _message(
     if annotations:
         sections.insert(0, Described(ULong(MESSAGE_ANNOTATIONS), annotations))
     if time_to_live_ms is not None:
-        header = [None, None, UInt(min(time_to_live_ms, _UINT_MAX))]
-        sections.insert(0, Described(ULong(HEADER), header))
+        in_header = write_time_to_live(fields, time_to_live_ms, sources.real_ms())
+        sections.insert(0, Described(ULong(HEADER), [None, None, in_header]))
     if properties:
         sections.append(Described(ULong(APPLICATION_PROPERTIES), dict(properties)))
     sections.append(Described(ULong(DATA), body))
