@@ -162,9 +162,12 @@ def log_unreadable_request(record: logging.LogRecord) -> bool:
     Only the first words of its message are logged: the others quote the request, which may contain keys.
     """
     error = record.exc_info[1] if record.exc_info else None
-    if not isinstance(error, http_exceptions.HttpProcessingError):
+    if isinstance(error, web.RequestPayloadError):  # aiohttp reads what the handler has not read
+        words = "the body cannot be decoded"
+    elif isinstance(error, http_exceptions.HttpProcessingError):
+        words = error.message.partition("\n")[0].partition(":")[0]
+    else:
         return True
-    words = error.message.partition("\n")[0].partition(":")[0]
     repeated_events.note(log.info, "http.unreadable", words, error=words)
     return False
 

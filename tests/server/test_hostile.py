@@ -170,6 +170,26 @@ def test_broken_http_is_the_clients_mistake(broker: BrokerProcess, data: bytes) 
     assert "secret" not in line
 
 
+def test_a_body_that_is_not_compressed_as_it_says_is_the_clients_mistake(
+    broker: BrokerProcess,
+) -> None:
+    """Whether the body is needed or not; many of them do not fill the log."""
+    head = (
+        "Host: a\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabcde"
+    )
+    seen = len(broker.log_text())
+    for request, status in {"PUT /secret": b" 400 ", "POST /secret": b" 405 "}.items():
+        for _ in range(3):
+            with connect(broker) as client:
+                client.sendall(f"{request} HTTP/1.1\r\n{head}".encode())
+                assert status in client.recv(65536)
+                assert is_closed(client)
+    lines = broker.log_text()[seen:].splitlines()
+    assert 1 == sum("http.unreadable" in line for line in lines), lines
+    assert 2 == sum(" refused " in line for line in lines), lines
+    assert 3 == len(lines), lines
+
+
 def test_random_streams_never_disturb_the_broker(broker: BrokerProcess) -> None:
     """Valid beginnings with random ends, many times."""
     source = random.Random(7)
