@@ -248,6 +248,19 @@ def test_the_rules_of_a_deleted_entity_are_gone(broker: MemoryBroker, shop: Memo
     assert UNAUTHORIZED in str(shop.attach_sender("shop"))
 
 
+def test_a_deleted_namespace_does_not_hide_a_lost_key():
+    """The rules of the namespace change together with the key, and less is left of them."""
+    broker = MemoryBroker("namespaces: {mine: , other: }", authorization="strict")
+    broker.create("shop", QueueDefinition(authorization_rules=(SHOP,)), "mine")
+    broker.create("shop", QueueDefinition(authorization_rules=(SHOP,)), "other")
+    client = broker.connect(hostname="mine.localhost")
+    assert 202 == client.authenticate("shop", "shop", "first")[0]
+    assert client.attach_sender("shop") is None
+    del broker.namespaces["other"]
+    broker.update("shop", QueueDefinition(), "mine")
+    assert 1 == len(detached(client))
+
+
 def test_plain_credentials_end_with_their_rule(broker: MemoryBroker):
     """As tokens do."""
     broker.create("shop", QueueDefinition(authorization_rules=(SHOP,)), DEFAULT_NAMESPACE)

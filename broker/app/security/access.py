@@ -83,7 +83,7 @@ class Access:
         """`rules_of_namespaces` has the present rules of whole namespaces; without it, they are those of the
         topology."""
         self._namespaces = namespaces
-        self._revision = 0
+        self._revisions: dict[str, int] = {}
         strict = settings.authorization is Authorization.STRICT
         self.now_ms = clock.now_ms if strict else clock.real_ms
         """The time by which tokens expire. Clients date their tokens in real time, so a test that moves the
@@ -215,9 +215,10 @@ class Access:
 
     def rules_changed(self) -> bool:
         """Returns whether any rule was added, changed or removed since the last call."""
-        revision = sum(namespace.keys.revision for namespace in self._namespaces.values())
-        changed = revision != self._revision
-        self._revision = revision
+        # One for each namespace: a sum would not change if a namespace is deleted beside a change.
+        revisions = {name: one.keys.revision for name, one in self._namespaces.items()}
+        changed = revisions != self._revisions
+        self._revisions = revisions
         return changed
 
 
