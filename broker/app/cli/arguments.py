@@ -49,18 +49,18 @@ def read_arguments(arguments: Sequence[str] | None) -> dict[str, Any]:
         # argparse takes TEXT only before the first option that follows ENTITY.
         options.texts, unknown = [*options.texts, *unknown], []
     if unknown:
-        parser.error(_unknown(unknown[0].partition("=")[0]))
+        parser.error(_unknown(unknown[0].partition("=")[0], options.command))
     return vars(options)
 
 
-def _unknown(argument: str) -> str:
+def _unknown(argument: str, command: str) -> str:
     serve_options = ["--config", *(one.flag for one in SETTINGS)]
     if not argument.startswith("-"):
         return f"{argument!r} is one argument too many"
     if argument in serve_options:
         return f"{argument} is an option of `peeklock serve` alone"
-    hint = did_you_mean(argument, serve_options)
-    return f"there is no option {argument}{hint or '; --help lists them'}"
+    hint = did_you_mean(argument, serve_options) if command == SERVE else ""
+    return f"there is no option {argument}{hint or f'; `peeklock {command} --help` lists them'}"
 
 
 def _parser() -> argparse.ArgumentParser:
