@@ -15,6 +15,9 @@ from urllib.parse import quote_plus, unquote, unquote_plus
 from protocol.identity.grants import NEVER_MS, TokenRefused, host_of, path_of
 
 PREFIX = "SharedAccessSignature "
+YEAR_9999_S = 253_402_300_799
+"""When tokens for a broker expire that the command line makes. A strict broker compares it with its own clock, which
+tests move by days."""
 ENCODED_TIMES_MAX = 3
 """Some clients encode a field twice. Without a bound, decoding would take quadratic time before any key is
 checked."""

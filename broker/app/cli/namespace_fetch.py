@@ -192,7 +192,7 @@ class _Fetch:
 
     def _get(self, target: str) -> atom.Element:
         live = self._live
-        expires_at_s = int(time.time()) + TOKEN_LIFETIME_S
+        expires_at_s = int(time.time()) + TOKEN_LIFETIME_S if live.has_tls else sas.YEAR_9999_S
         token = sas.make(f"http://{live.host}/", live.key_name, live.key, expires_at_s)
         self._connection.request("GET", target, headers={"Authorization": token})
         response = self._connection.getresponse()
