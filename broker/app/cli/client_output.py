@@ -59,11 +59,13 @@ def transition_line(transition: dict[str, Any]) -> str:
 
 
 def _named(values: dict[str, Any], *names: str) -> list[str]:
-    return [f"{name}={_text(values[name])}" for name in names if values[name] is not None]
+    return [f"{_text(name)}={_text(values[name])}" for name in names if values[name] is not None]
 
 
 def _text(value: object) -> str:
-    """Returns a value as one word, in quotes if it is none."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    is_word = bool(text) and text.isprintable() and not set(text) & set(" \"'=")
-    return text if is_word or not isinstance(value, str) else json.dumps(text, ensure_ascii=False)
+    """Returns a value as one word, in quotes if it is none. A terminal would obey control characters, so they are
+    escaped."""
+    if isinstance(value, str) and value.isprintable() and value and not set(value) & set(" \"'="):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(value)

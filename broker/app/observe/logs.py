@@ -30,6 +30,9 @@ READER_WAIT_MS = 50
 """How long a line waits for the reader of a full pipe."""
 _SECRET_KEYS = frozenset({"authorization", "body", "key", "password", "payload", "token"})
 
+_OWN_TEXTS = frozenset({"event", "exception", "stack"})
+"""Texts that can have several lines."""
+
 
 def open_standard_streams() -> None:
     """Opens descriptors 0 to 2 on the null device if they are closed.
@@ -81,12 +84,31 @@ def _renderers(log_format: LogFormat, output: TextIO) -> Sequence[Processor]:
         # Tracebacks as text: structured tracebacks contain local variables, such as message bodies.
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)
     return (
+        _quote_unprintable,
         structlog.dev.ConsoleRenderer(
             colors=output.isatty(),
             pad_event_to=0,
             exception_formatter=structlog.dev.plain_traceback,
         ),
     )
+
+
+class _Quoted:
+    """A text that the renderer writes in quotes and with escapes, as it writes all values that are no text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return repr(self._text)
+
+
+def _quote_unprintable(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Quotes texts with control characters, which clients may have chosen: a terminal would obey them."""
+    for key, value in event.items():
+        if key not in _OWN_TEXTS and isinstance(value, str) and not value.isprintable():
+            event[key] = _Quoted(value)
+    return event
 
 
 class _Output:

@@ -81,6 +81,22 @@ def test_texts_become_messages_with_the_given_fields(peeklock, api):
     )
 
 
+def test_messages_do_not_control_the_terminal(peeklock, api):
+    """Control characters are escaped, other characters are not."""
+    message = {
+        "message_id": "\x1b[2J",
+        "subject": "größe",
+        "application_properties": {"\x1b]0;name\x07": "\x9b1m"},
+        "body": {"größe": "\x9b"},
+    }
+    api.post("/messages", entity="orders", messages=[message])
+    done = peeklock("peek", "orders")
+    (line,) = done.out.splitlines()
+    assert line.isprintable()
+    assert " subject=größe " in line
+    assert r'message_id="\u001b[2J"' in line
+
+
 def test_options_may_be_between_the_entity_and_the_texts(peeklock, api):
     done = peeklock("send", "orders", "one", "--subject", "s", "two", "three")
     assert (0, "3 sent\n", "") == (done.code, done.out, done.err)

@@ -57,6 +57,22 @@ def test_the_console_shows_the_text_scripts_wait_for(configured):
     assert "\x1b" not in line
 
 
+def test_texts_of_clients_do_not_control_a_terminal(configured):
+    """Control characters are escaped, other characters are not."""
+    output = configured()
+    texts = {"reason": "\x1b[2J", "message_id": "größe\x9b", "entity": "größe", "two": "a b\n\x07"}
+    structlog.get_logger("peeklock").info("dead_lettered", **texts)
+    (line,) = output.getvalue().splitlines()
+    assert line.isprintable()
+    for written in (
+        r"reason='\x1b[2J'",
+        r"message_id='größe\x9b'",
+        "entity=größe",
+        r"two='a b\n\x07'",
+    ):
+        assert written in line
+
+
 def test_what_is_below_the_level_is_not_written(configured):
     """Warnings pass where info does not."""
     output = configured(log_level=LogLevel.WARNING, log_format=LogFormat.JSON)
