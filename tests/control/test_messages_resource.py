@@ -320,14 +320,39 @@ def test_sessions_come_in_pages(api, sdk):
     sdk.get_queue_sender("carts").send_messages(
         [ServiceBusMessage("x", session_id=f"p{number}") for number in range(7)]
     )
-    seen: list[str] = []
-    after: str | None = ""
-    while after is not None:
-        page = api.get("/sessions", entity="carts", limit=3, after=after)
-        seen += [one["session_id"] for one in page["sessions"]]
-        after = page["next"]
+    seen = sessions_in_pages(api, limit=3)
     assert sorted(set(seen)) == seen
     assert {f"p{number}" for number in range(7)} <= set(seen)
+
+
+def sessions_in_pages(api, **query) -> list[str]:
+    """Returns the ids of all sessions."""
+    page = api.get("/sessions", entity="carts", **query)
+    seen = [one["session_id"] for one in page["sessions"]]
+    while page["next"] is not None:
+        page = api.get("/sessions", entity="carts", after=page["next"], **query)
+        seen += [one["session_id"] for one in page["sessions"]]
+    return seen
+
+
+def test_a_session_without_a_name_is_listed(api):
+    """An empty session id is one, too."""
+    messages = [{"session_id": name} for name in ("", "named")]
+    api.post("/messages", entity="carts", messages=messages)
+    assert {"", "named"} <= set(sessions_in_pages(api))
+    assert {"", "named"} <= set(sessions_in_pages(api, limit=1))
+
+
+def test_a_page_of_sessions_ends_before_their_states_are_too_large(api, sdk):
+    """Other clients would wait while they are written."""
+    names = [f"large-{number}" for number in range(9)]
+    for name in names:
+        with sdk.get_queue_receiver("carts", session_id=name) as receiver:
+            receiver.session.set_state(b"x" * 1_000_000)
+    page = api.get("/sessions", entity="carts", after="large")
+    assert names[:8] == [one["session_id"] for one in page["sessions"]]
+    assert names[7] == page["next"]
+    assert set(names) <= set(sessions_in_pages(api))
 
 
 def test_a_connection_shows_its_links_and_its_last_error(api, sdk, broker):

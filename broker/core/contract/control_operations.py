@@ -201,7 +201,8 @@ class ReadSessions(NamedTuple):
     """Reply: `SessionsRead`. Refused with `NotAllowed` if the entity has no sessions."""
 
     path: str
-    after: str
+    after: str | None
+    """Only sessions whose ids come later. None: from the first, whose id may be empty."""
     limit: int
 
 

@@ -89,7 +89,8 @@ class ControlReading:
         """Returns sessions, ordered by id."""
         del now_ms, turn
         sessions = sessions_of(self._directory.queue(operation.path))
-        later = (one for one in sessions if one.id > operation.after)
+        after = operation.after
+        later = (one for one in sessions if after is None or one.id > after)
         chosen = nsmallest(operation.limit, later, key=_ID)
         return control.SessionsRead(list(map(_session_view, chosen)), sessions.waiting_count)
 

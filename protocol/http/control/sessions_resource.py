@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
 from pydantic import Field
 
 from broker.core.contract import control_operations as control
+from protocol.http.control import pacing
 from protocol.http.control.message_json import LockAnswer, write_lock
+from protocol.http.control.message_scan import PAGE_MAX_BYTES
 from protocol.http.control.request_models import AnswerModel, EntityPath, RequestModel
 from protocol.http.control.routes import Route
 from protocol.http.control.times import write_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from protocol.http.control.routes import Answer, Call
 
 PAGE_MAX = 1000
@@ -33,7 +39,7 @@ class SessionAnswer(AnswerModel):
 
 
 class SessionsAnswer(AnswerModel):
-    """Sessions, ordered by id."""
+    """Sessions, ordered by id. A page may have fewer than `limit`, if their states are large."""
 
     sessions: list[SessionAnswer]
     waiting_receivers: int = Field(description="receivers that wait for the next session")
@@ -44,7 +50,7 @@ class SessionsQuery(RequestModel):
     """Which sessions."""
 
     entity: EntityPath
-    after: str = Field("", max_length=1000, description="`next` of the page before")
+    after: str | None = Field(None, max_length=1000, description="`next` of the page before")
     limit: int = Field(100, ge=1, le=PAGE_MAX)
 
 
@@ -54,12 +60,25 @@ async def list_sessions(call: Call) -> Answer:
     read: control.SessionsRead = await call.ask(
         control.ReadSessions(query.entity.strip("/"), query.after, query.limit + 1)
     )
-    page = read.sessions[: query.limit]
-    return {
-        "sessions": [_written(call, session) for session in page],
-        "waiting_receivers": read.waiting_receivers,
-        "next": page[-1].session_id if len(read.sessions) > len(page) else None,
-    }
+    page = _within_bytes(read.sessions[: query.limit])
+    # As one JSON text after the other, because the states of many sessions would take too long for other clients.
+    written = await pacing.each(call, page, lambda one: json.dumps(_written(call, one)))
+    following = page[-1].session_id if len(read.sessions) > len(page) else None
+    text = (
+        f'{{"sessions": [{", ".join(written)}], "waiting_receivers": {read.waiting_receivers}, '
+        f'"next": {json.dumps(following)}}}'
+    )
+    return web.Response(text=text, content_type="application/json")
+
+
+def _within_bytes(sessions: Sequence[control.SessionView]) -> Sequence[control.SessionView]:
+    """Returns the first sessions whose states are not too large together."""
+    size = 0
+    for position, session in enumerate(sessions):
+        size += len(session.state or b"")
+        if size > PAGE_MAX_BYTES and position:
+            return sessions[:position]
+    return sessions
 
 
 def _written(call: Call, session: control.SessionView) -> dict[str, Any]:

@@ -620,7 +620,7 @@ class Session(TypedDict):
 
 
 class Sessions(TypedDict):
-    """Sessions, ordered by id."""
+    """Sessions, ordered by id. A page may have fewer than `limit`, if their states are large."""
 
     sessions: list[Session]
     waiting_receivers: int
