@@ -187,21 +187,6 @@ def test_a_connection_string_signs_in_as_well(new_page, strict):
     expect(console.row("orders")).to_be_visible()
 
 
-@pytest.fixture(scope="module")
-def moved():
-    """A strict broker whose clock is forty days ahead."""
-    with BrokerProcess(arguments=["--authorization", "strict", "--control-api", "on"]) as running:
-        running.advance_clock(40 * 86_400_000)
-        yield running
-
-
-def test_a_key_signs_in_after_the_clock_was_moved(new_page, moved):
-    """The broker compares the token with its own clock."""
-    console = visit(new_page, moved.http_port)
-    sign_in(console, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
-    expect(console.row("queue.1")).to_be_visible()
-
-
 def test_a_wrong_key_is_told(new_page, strict):
     console = visit(new_page, strict.http_port)
     sign_in(console, "RootManageSharedAccessKey", "wrong")
