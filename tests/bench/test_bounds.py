@@ -9,6 +9,7 @@ import pytest
 from tests.bench import pages
 from tests.bench.bounds import CPU, P50, RATE, THROUGH_256, check
 from tests.bench.cases.ready import READY_EMPTY
+from tests.bench.cases.sdk import THROUGH_SDK, THROUGH_SDK_APPENDS
 from tests.bench.cases.single import BARE_APPEND, ONE_IN_FLIGHT, median_of
 from tests.bench.rows import Row
 from tests.bench.summary import table
@@ -43,6 +44,17 @@ def test_a_send_is_compared_with_the_append_of_the_same_run(append_us: float, *,
     send = Row(ONE_IN_FLIGHT, {P50: 219.0}, system=SQLITE)
     check([Row(BARE_APPEND, {P50: append_us}, system=DISK), send])
     assert is_clean == send.is_clean
+
+
+@pytest.mark.parametrize(("took_us", "is_clean"), [(1250.0, True), (1260.0, False)])
+def test_two_commits_through_an_sdk_may_take_two_and_a_half_appends(
+    took_us: float, *, is_clean: bool
+):
+    """The appends are those of a broker that only appends, beside the same client."""
+    row = Row(THROUGH_SDK, {P50: took_us}, system=SQLITE)
+    memory = Row(THROUGH_SDK, {P50: 1000.0}, system=MEMORY)
+    check([memory, Row(THROUGH_SDK_APPENDS, {P50: 1200.0}, system=DISK), row])
+    assert is_clean == row.is_clean
 
 
 def test_a_comparison_without_its_peer_says_nothing():

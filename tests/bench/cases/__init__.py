@@ -9,7 +9,7 @@ from tests.bench.cases.dotnet import through_dotnet
 from tests.bench.cases.fan_out import fan_out
 from tests.bench.cases.large import backlog, duplicates, scheduled
 from tests.bench.cases.neighbours import neighbours
-from tests.bench.cases.ready import SMALL_BODY_BYTES, empty, waiting
+from tests.bench.cases.ready import SMALL_BODY_BYTES, empty, waiting, waiting_in_sessions
 from tests.bench.cases.rules import rules
 from tests.bench.cases.sdk import through_sdk
 from tests.bench.cases.sessions import sessions
@@ -77,6 +77,7 @@ CASES = (
     on_storages("ready empty", empty, STORAGES),
     on_storages("waiting 100,000", waiting(100_000), STORAGES),
     on_storages("waiting 1,000,000", waiting(1_000_000), (SQLITE,)),
+    on_storages("waiting 1,000,000 in sessions", waiting_in_sessions(1_000_000), (SQLITE,)),
     on_storages(
         "waiting 10,000,000", waiting(10_000_000, SMALL_BODY_BYTES), (SQLITE,), TEN_MILLION
     ),

@@ -1,6 +1,6 @@
 """Through the stock .NET SDK: one message after the other, and a processor with 16 calls.
 
-Brokers on both storages run side by side and take turns, as in `sdk.py`. Without a `dotnet` on the PATH there are no
+Brokers run side by side and take turns, as in `sdk.py`. Without a `dotnet` on the PATH there are no
 rows.
 """
 
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from tests.bench import observe
 from tests.bench.cases.setting import in_turns
-from tests.bench.cases.single import SDK_PAUSE_S, bare_append, median_of
 from tests.bench.roles import percentiles_us
 from tests.bench.rows import Row
-from tests.bench.systems import MEMORY, QUEUE, SQLITE
+from tests.bench.systems import DISK, MEMORY, QUEUE, SQLITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
     from tests.support.server import BrokerProcess
 
 THROUGH_DOTNET = ".NET SDK: send, receive and complete one"
+THROUGH_DOTNET_APPENDS = f"{THROUGH_DOTNET}, two appends and no store"
 DOTNET_PROCESSOR = ".NET SDK: processor with 16 calls"
+DOTNET_PROCESSOR_APPENDS = f"{DOTNET_PROCESSOR}, appends and no store"
 SOURCES = Path(__file__).resolve().parents[1] / "dotnet"
-SYSTEMS = (MEMORY, SQLITE)
+SYSTEMS = (MEMORY, SQLITE, DISK)
 ROUNDS = 16
 CYCLES = 50
-"""Per round and storage."""
-APPENDS = 40
+"""Per round and system."""
 PROCESSED = 2_000
 """Also with --quick: in a shorter round, most of the time is the start of the processor."""
 WARM_UP = 300
@@ -78,11 +78,11 @@ class _Client:
     def process(self, count: int) -> None:
         self.rates.append(count / float(self._ask(f"processor {count}")))
 
-    def row(self, system: str, append_p50_us: float) -> Row:
+    def row(self, system: str) -> Row:
         figures = {f"ack_{name}_us": us for name, us in percentiles_us(self.took_ns).items()}
         figures["broker_cpu_us"] = self._cpu_s * 1e6 / len(self.took_ns)
-        figures["append_p50_us"] = append_p50_us
-        return Row(THROUGH_DOTNET, figures, system=system)
+        case = THROUGH_DOTNET_APPENDS if system == DISK else THROUGH_DOTNET
+        return Row(case, figures, system=system)
 
 
 def built(folder: Path) -> Path | None:
@@ -97,7 +97,7 @@ def built(folder: Path) -> Path | None:
 
 
 def through_dotnet(setting: Setting) -> Iterator[Row]:
-    """Both storages in turns."""
+    """All systems in turns."""
     program = built(setting.folder)
     if program is None:
         print(".NET is left out: dotnet is not on the PATH", flush=True)
@@ -109,17 +109,14 @@ def through_dotnet(setting: Setting) -> Iterator[Row]:
             clients[system] = _Client(program, broker, stack)
             clients[system].warm_up()
         os.sync()  # the compiled program, for instance
-        appends = []
         for _, order in in_turns(ROUNDS, SYSTEMS):
-            path = setting.folder / "appended"
-            appends.append(bare_append(path, setting.count(APPENDS), pause_s=SDK_PAUSE_S))
             for system in order:
                 clients[system].work(setting.count(CYCLES))
             for system in order:
                 clients[system].process(PROCESSED)
-        append_p50_us = median_of("", appends).figures["ack_p50_us"]
         for system, client in clients.items():
-            yield client.row(system, append_p50_us)
+            yield client.row(system)
         for system, client in clients.items():
             figures = {"messages_per_s": statistics.median(client.rates)}
-            yield Row(DOTNET_PROCESSOR, figures, system=system)
+            case = DOTNET_PROCESSOR_APPENDS if system == DISK else DOTNET_PROCESSOR
+            yield Row(case, figures, system=system)

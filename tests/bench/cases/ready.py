@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from azure.servicebus import ServiceBusClient
 
 from tests.bench import observe
+from tests.bench.cases.setting import IN_FLIGHT
 from tests.bench.cases.throughput import size_text
 from tests.bench.load import new_run
-from tests.bench.roles import Load
-from tests.bench.rows import Row, resident_megabytes
+from tests.bench.roles import Load, Mark
+from tests.bench.rows import Row, observed, resident_megabytes
 from tests.bench.systems import Target
 from tests.support.server import HOST
 
@@ -29,6 +30,9 @@ STARTS = 7
 IDLE_AFTER_S = 2.0
 """What the broker loads behind its first answers counts, too."""
 BODY_BYTES = 1024
+SESSIONS = 1_000
+SESSION_SENDERS = 10
+IN_SESSIONS = f" in {SESSIONS:,} sessions"
 SMALL_BODY_BYTES = 256
 """Ten million larger ones would be more than a queue may hold."""
 
@@ -92,6 +96,40 @@ def waiting(full: int, body_bytes: int = BODY_BYTES) -> Callable[[Setting, str],
             yield _target(setting, broker).run(
                 f"{count:,} x {size_text(body_bytes)} received", "receive", load
             )
+
+    return run
+
+
+def waiting_in_sessions(full: int) -> Callable[[Setting, str], Iterator[Row]]:
+    """Send many messages to sessions in turn, look at the memory, and start again on them."""
+
+    def run(setting: Setting, name: str) -> Iterator[Row]:
+        del name
+        count = setting.count(full)
+        with setting.broker() as broker:
+            load = Load(
+                port=broker.amqp_port,
+                address="sessions",
+                count=count,
+                body_bytes=BODY_BYTES,
+                connections=SESSION_SENDERS,
+                window=IN_FLIGHT // SESSION_SENDERS,
+                streams=SESSIONS,
+                mark=Mark.SESSION,
+                run=new_run(),
+            )
+            sent = observed(broker, f"{count:,} in sessions sent", ("send", load))
+            yield sent
+            time.sleep(IDLE_AFTER_S)
+            figures = {"resident_mb": resident_megabytes(broker)}
+            yield Row(f"{memory_with(count)}{IN_SESSIONS}", figures)
+            if not sent.is_clean:
+                return
+            broker.restart()
+            found = active_messages(broker, "sessions")
+            wrong = "" if found == count else f"the count is {found:,} and not {count:,}"
+            figures = {"start_s": broker.ready_after_s}
+            yield Row(f"{ready_with(count)}{IN_SESSIONS}", figures, not wrong, wrong)
 
     return run
 

@@ -1,8 +1,7 @@
 """Through the stock Python SDK: one message is sent, received and completed, then the next.
 
-Brokers on both storages run side by side and take turns, because the difference between them is smaller than the
-changes of the machine from minute to minute. So do appends to a file, the floor of a commit, each after a pause like that
-between two commits of an SDK.
+Brokers on all storages run side by side and take turns, because the difference between them is smaller than the
+changes of the machine from minute to minute. One of them only appends to a file (`appending_broker.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.bench import observe
 from tests.bench.cases.setting import in_turns
-from tests.bench.cases.single import SDK_PAUSE_S, bare_append, median_of
 from tests.bench.roles import percentiles_us
 from tests.bench.rows import Row
-from tests.bench.systems import QUEUE, STORAGES
+from tests.bench.systems import DISK, QUEUE, STORAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +29,11 @@ if TYPE_CHECKING:
     from tests.support.server import BrokerProcess
 
 THROUGH_SDK = "Python SDK: send, receive and complete one"
+THROUGH_SDK_APPENDS = f"{THROUGH_SDK}, two appends and no store"
+SYSTEMS = (*STORAGES, DISK)
 ROUNDS = 10
-APPENDS = 40
 CYCLES = 40
-"""Per round and storage."""
+"""Per round and system."""
 BODY = bytes(1024)
 
 
@@ -71,26 +70,22 @@ class _Client:
         latencies = percentiles_us(self._took_ns).items()
         figures = {f"ack_{name}_us": value for name, value in latencies}
         figures["broker_cpu_us"] = self._cpu_s * 1e6 / len(self._took_ns)
-        return Row(THROUGH_SDK, figures, system=self.system)
+        case = THROUGH_SDK_APPENDS if self.system == DISK else THROUGH_SDK
+        return Row(case, figures, system=self.system)
 
 
 def through_sdk(setting: Setting) -> Iterator[Row]:
-    """Both storages in turns."""
+    """All systems in turns."""
     cycles = setting.count(CYCLES)
     with ExitStack() as stack:
         clients = {}
-        for system in STORAGES:
+        for system in SYSTEMS:
             broker = stack.enter_context(setting.on(system).broker())
             clients[system] = _Client(system, broker, stack)
             clients[system].warm_up(cycles)
         os.sync()
-        appends = []
-        for _, order in in_turns(ROUNDS, STORAGES):
-            path = setting.folder / "appended"
-            appends.append(bare_append(path, setting.count(APPENDS), pause_s=SDK_PAUSE_S))
+        for _, order in in_turns(ROUNDS, SYSTEMS):
             for system in order:
                 clients[system].work(cycles)
         for client in clients.values():
-            row = client.row()
-            row.figures["append_p50_us"] = median_of("", appends).figures["ack_p50_us"]
-            yield row
+            yield client.row()

@@ -3,7 +3,7 @@
 Three shapes: receivers that keep their sessions; receivers that take one session after the other, whole, as a session
 processor does, of messages that were all sent before; and the same while the sessions are sent to in turn. Plain
 receivers are as many, with as much credit, and get messages that wait as long, except in the third shape: there most
-messages of sessions wait for a receiver, and plain messages do not.
+messages of sessions wait for a receiver, and plain messages do not. So no bound applies to the third shape.
 """
 
 from __future__ import annotations

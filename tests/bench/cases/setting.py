@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from tests.bench import appending_broker
 from tests.bench.plain_environment import plain_python
 from tests.bench.rows import Row
-from tests.bench.systems import MEMORY, POSTGRESQL
+from tests.bench.systems import DISK, MEMORY, POSTGRESQL
 from tests.support.server import BrokerProcess
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ LOCK = {"lock_duration": "PT5M"}
 QUEUES = {
     "measured": LOCK,
     "backlog": LOCK | {"max_size_in_megabytes": 5120},
-    "sessions": LOCK | {"requires_session": True},
+    "sessions": LOCK | {"requires_session": True, "max_size_in_megabytes": 5120},
 }
 
 IN_FLIGHT = 1000
@@ -69,14 +70,22 @@ class Setting:
     def broker(
         self, config: Mapping[str, Any] | None = None, *, movable_clock: bool = False
     ) -> BrokerProcess:
-        """A broker on a store that is empty; the folder is this case's own."""
-        url = "memory:" if self.storage == MEMORY else f"sqlite:///{self.file}"
+        """A broker on a store that is empty; the folder is this case's own. `DISK` is a broker in memory that appends to a
+        file (`appending_broker.py`)."""
+        url = "memory:" if self.storage in (MEMORY, DISK) else f"sqlite:///{self.file}"
         if self.storage == POSTGRESQL:
             url = postgres_server().url()
         entities = dict(config or {"queues": QUEUES})
-        return BrokerProcess(
-            config=entities, storage=url, testing_api=movable_clock, python=plain_python()
+        broker = BrokerProcess(
+            config=entities,
+            storage=url,
+            testing_api=movable_clock,
+            python=plain_python(),
+            environment={appending_broker.VARIABLE: str(self.folder / "appended")},
         )
+        if self.storage == DISK:
+            broker.use_module(appending_broker.__name__)
+        return broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,6 @@ APPENDS = 400
 RATE_PER_S = 1000
 STEADY_S = 8
 STEADY_ROUNDS = 3
-SDK_PAUSE_S = 0.0004
-"""About as long as an SDK that sends, receives and completes one message pauses between its commits. After such a pause a
-disk takes longer for an append than in a series without pauses."""
 
 
 def one_at_a_time(setting: Setting, target: Target) -> Iterator[Row]:
@@ -105,10 +102,9 @@ def bare_append(
     size: int = BODY_BYTES,
     case: str = BARE_APPEND,
     rate_per_s: float = 0.0,
-    pause_s: float = 0.0,
 ) -> Row:
-    """Append a message to a file and sync it, again and again: at a rate, after pauses, or as fast as it goes. At a rate,
-    a time begins when the message was to be appended. A pause does not count."""
+    """Append a message to a file and sync it, again and again: at a rate, or as fast as it goes. At a rate, a time begins
+    when the message was to be appended."""
     block = bytes(size)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     took_ns = array("q")
@@ -116,8 +112,6 @@ def bare_append(
     begin_ns = time.perf_counter_ns()
     try:
         for number in range(count):
-            if pause_s:
-                time.sleep(pause_s)
             before_ns = time.perf_counter_ns()
             if rate_per_s:
                 due_ns = begin_ns + int(number * 1e9 / rate_per_s)
