@@ -17,7 +17,7 @@ from broker.core.contract.commands import (
     UpdateEntity,
 )
 from broker.core.contract.errors import ArgumentError, NotAllowed, UndecodableMessage
-from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER
+from broker.core.contract.settlement_values import COMPLETE, DEAD_LETTER, ReceiveMode
 from broker.core.entities.entity import Entity
 from config.model.definitions import (
     UNLIMITED_MS,
@@ -559,19 +559,41 @@ def test_dead_letters_of_a_full_destination_are_not_tried_one_by_one(monkeypatch
 
 
 def test_dead_letters_go_on_when_their_destination_has_room_again():
-    """All of them, in their order, with the next that comes or when an entity changes."""
+    """All of them, in their order, although no other dead letter comes and no entity changes."""
     dialogue = dead_letters_of_a_full_destination(3_000)
     receiver = NamedPeer("RECEIVER")
     dialogue.run(attach_receiver(receiver, "end"), credit(1, to=receiver))
     tokens = [t for turn in dialogue.turns for e in turn.effects for t in _tokens(e, receiver)]
     dialogue.run(Settle(receiver, tokens, ["h"], COMPLETE))
-    dialogue.run(send("last"))
-    assert 1 == dead_letter_what_comes(dialogue, credit(3_001))
     for _ in range(5):
         dialogue.run(Advance(0))
     assert 0 == dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count
-    assert 3_001 == dialogue.ask(GetEntity(CLIENT, "g", "end")).active_count
+    assert 3_000 == dialogue.ask(GetEntity(CLIENT, "g", "end")).active_count
     assert [str(number) for number in range(100)] == [text_of(m) for m in peek(dialogue, "end")]
+
+
+def test_dead_letters_wait_for_room_again_if_what_has_left_was_too_small():
+    """Each message that leaves the full destination lets the first dead letter try once more."""
+    full = QueueDefinition(max_size_megabytes=1)
+    dialogue = CoreDialogue(
+        entities={"q": QueueDefinition(forward_dead_letters_to="end"), "end": full}
+    )
+    filling = [message(f"filling {number}") for number in range(4)]
+    for part in filling:
+        part.size = 256 * 1024
+    dialogue.run(AttachSender(END, "end"), send(*filling, to=END))
+    large = message("large")
+    large.size = 512 * 1024
+    dialogue.run(send(large))
+    assert 1 == dead_letter_what_comes(dialogue, credit(1))
+    receiver = NamedPeer("RECEIVER")
+    left = []
+    dialogue.run(attach_receiver(receiver, "end", mode=ReceiveMode.RECEIVE_AND_DELETE))
+    for taken in range(1, 4):
+        left.append(dialogue.ask(GetEntity(CLIENT, "g", "q")).dead_letter_count)
+        dialogue.run(credit(taken, to=receiver))
+    assert [1, 1, 0] == left
+    assert ["filling 3", "large"] == [text_of(m) for m in peek(dialogue, "end")]
 
 
 def _tokens(effect, receiver):
