@@ -181,6 +181,22 @@ def test_expired_session_lock_counts_and_frees_the_session(live: Live) -> None:
             assert ("slow", 1) == (str(again), again.delivery_count)
 
 
+def test_the_earlier_holder_cannot_change_the_state_of_a_session(live: Live) -> None:
+    """A holder that is too slow learns that its lock is lost, although another receiver holds the session now."""
+    queue = live.queue(RequiresSession=True, LockDuration="PT30S")
+    with live.client(retry_total=0) as client:
+        slow = client.get_queue_receiver(queue, session_id="s")
+        other = client.get_queue_receiver(queue, session_id="s")
+        with slow:
+            slow.session.set_state("slow")
+            live.advance(seconds=32)
+            with other:
+                other.session.set_state("other")
+                with pytest.raises(SessionLockLostError):
+                    slow.session.set_state("late")
+                assert b"other" == other.session.get_state()
+
+
 def test_closing_a_session_leaves_counts_alone(live: Live) -> None:
     """A session closed with messages unsettled gives them back as they were."""
     queue = live.queue(RequiresSession=True)

@@ -3,7 +3,8 @@
 `Namespace.apply` carries them out. Commands that come with every message hold many messages or tokens.
 Each command names its peer, and the answers go to that peer. `handle` and `request` identify what is
 answered; the core returns them unchanged. `connection` identifies the connection that a command came
-from: a transaction is valid only on the connection that declared it.
+from: a transaction is valid only on the connection that declared it, and `origin` the receiver that a
+request about a session comes from.
 """
 
 from __future__ import annotations
@@ -41,6 +42,14 @@ class SessionRequest(NamedTuple):
     """How long to wait for the next available session."""
 
 
+class RequestOrigin(NamedTuple):
+    """The receiver for which a client sends a request about a session. It must hold the session."""
+
+    connection: object = None
+    link_name: str | None = None
+    """None if the client does not say which of its receivers it is."""
+
+
 # --- links -----------------------------------------------------------------------------------
 
 
@@ -63,6 +72,7 @@ class AttachReceiver(NamedTuple):
     mode: ReceiveMode
     session: SessionRequest | None = None
     connection: object = None
+    link_name: str | None = None
 
 
 class Detach(NamedTuple):
@@ -148,6 +158,8 @@ class SettleByToken(NamedTuple):
     session_id: str | None = None
     transaction_id: bytes | None = None
     connection: object = None
+    link_name: str | None = None
+    """See `RequestOrigin`."""
 
 
 class Peek(NamedTuple):
@@ -171,6 +183,7 @@ class ReceiveDeferred(NamedTuple):
     sequence_numbers: Sequence[int]
     mode: ReceiveMode
     session_id: str | None = None
+    origin: RequestOrigin = RequestOrigin()
 
 
 class Schedule(NamedTuple):
@@ -203,6 +216,7 @@ class RenewSessionLock(NamedTuple):
     request: object
     path: str
     session_id: str
+    origin: RequestOrigin = RequestOrigin()
 
 
 class SetSessionState(NamedTuple):
@@ -213,6 +227,7 @@ class SetSessionState(NamedTuple):
     path: str
     session_id: str
     state: bytes | None
+    origin: RequestOrigin = RequestOrigin()
 
 
 class GetSessionState(NamedTuple):
@@ -222,6 +237,7 @@ class GetSessionState(NamedTuple):
     request: object
     path: str
     session_id: str
+    origin: RequestOrigin = RequestOrigin()
 
 
 class ListSessions(NamedTuple):

@@ -130,7 +130,9 @@ class LinkOperations:
         try:
             entity, queue = receivable(self._directory, command.path)
             self._check_receivers(entity, queue, command.session)
-            receiver = Receiver(command.peer, queue, command.mode, command.connection)
+            receiver = Receiver(
+                command.peer, queue, command.mode, command.connection, command.link_name
+            )
             queue.attach(receiver, command.session, now_ms, turn)
         except BrokerError as error:
             self._refuse(command, error, turn)

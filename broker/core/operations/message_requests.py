@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.core.contract.commands import DeleteMessages
+from broker.core.contract.commands import DeleteMessages, RequestOrigin
 from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import (
     ArgumentOutOfRange,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from broker.core.contract import commands as ask
-    from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
@@ -92,7 +91,8 @@ class MessageRequests:
         tokens = list(dict.fromkeys(command.tokens))
         if any(token not in queue.locks for token in tokens):
             if command.session_id is not None:
-                queue.delivery.check_session_held(command.session_id)
+                origin = RequestOrigin(command.connection, command.link_name)
+                queue.delivery.check_session_held(command.session_id, origin)
             raise MessageLockLost
         if command.transaction_id is not None:
             try:
@@ -142,7 +142,7 @@ class MessageRequests:
             raise ArgumentOutOfRange(
                 f"The messages are larger than {limit_bytes} bytes together: fetch fewer at once."
             )
-        holder = self._holder(command.peer, queue, messages)
+        holder = self._holder(command, queue, messages)
         expired = [message for message in messages if 0 < message.expires_at_ms <= now_ms]
         if expired:
             expire(queue, expired, turn)  # a deferred message expires when it is received
@@ -172,14 +172,16 @@ class MessageRequests:
             raise _not_found()
         return message
 
-    def _holder(self, peer: Peer, queue: Queue, messages: Sequence[Message]) -> Receiver:
+    def _holder(
+        self, command: ask.ReceiveDeferred, queue: Queue, messages: Sequence[Message]
+    ) -> Receiver:
         """Returns the receiver that gets the locks: the holder of the session, or one for the peer."""
         if queue.sessions is None:
-            return self._links.deferred_receiver(peer, queue)
+            return self._links.deferred_receiver(command.peer, queue)
         sessions = [queue.sessions.of(message) for message in messages]
         if not sessions or any(session is not sessions[0] for session in sessions):
             raise _not_found()
-        holder = queue.sessions.held(sessions[0].id).holder
+        holder = queue.sessions.held(sessions[0].id, command.origin).holder
         assert holder is not None
         return holder
 

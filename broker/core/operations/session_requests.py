@@ -40,12 +40,12 @@ class SessionRequests:
         """Renew the lock of a session. Returns its new end."""
         del turn
         sessions = self._sessions(command.path, now_ms)
-        return sessions.renew(sessions.held(command.session_id), now_ms)
+        return sessions.renew(sessions.held(command.session_id, command.origin), now_ms)
 
     def set_session_state(self, command: SetSessionState, now_ms: int, turn: Turn) -> None:
         """Set or clear the state of a session."""
         sessions = self._sessions(command.path, now_ms)
-        session = sessions.held(command.session_id)
+        session = sessions.held(command.session_id, command.origin)
         entity = self._directory.entity_of(session.queue)
         limits = self._context.limits
         grows_by = len(command.state or b"") - len(session.state or b"")
@@ -80,7 +80,8 @@ class SessionRequests:
     def get_session_state(self, command: GetSessionState, now_ms: int, turn: Turn) -> bytes | None:
         """Returns the state of a session."""
         del turn
-        return self._sessions(command.path, now_ms).held(command.session_id).state
+        sessions = self._sessions(command.path, now_ms)
+        return sessions.held(command.session_id, command.origin).state
 
     def list_sessions(self, command: ListSessions, now_ms: int, turn: Turn) -> list[str]:
         """Returns the ids of sessions."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.commands import SessionRequest
+    from broker.core.contract.commands import RequestOrigin, SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.dispatcher import MessageForwarder
@@ -77,8 +77,8 @@ class DeliverySource(Protocol):
     def set_forwarder(self, forwarder: MessageForwarder | None) -> None:
         """Begin or end forwarding. Ready messages move to where they are taken from afterwards."""
 
-    def check_session_held(self, session_id: str) -> None:
-        """Raises `SessionLockLost` if no receiver holds this session."""
+    def check_session_held(self, session_id: str, origin: RequestOrigin) -> None:
+        """Raises `SessionLockLost` if the sender of a request does not hold this session."""
 
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:
         """Returns the messages of a session from a sequence number on, in order."""

@@ -18,7 +18,7 @@ from broker.core.queues.receiver import BURST_MAX_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.commands import SessionRequest
+    from broker.core.contract.commands import RequestOrigin, SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
     from broker.core.queues.packed_messages import PackedMessages
@@ -129,7 +129,7 @@ class Dispatcher:
         self.forwarder = forwarder
         self.touch()
 
-    def check_session_held(self, session_id: str) -> None:
+    def check_session_held(self, session_id: str, origin: RequestOrigin) -> None:
         """See `DeliverySource.check_session_held`."""
 
     def walk_session(self, session_id: str, from_number: int) -> Iterator[Message]:

@@ -11,6 +11,7 @@ from broker.core.contract.effects import Drained
 from broker.core.contract.settlement_values import ReceiveMode
 
 if TYPE_CHECKING:
+    from broker.core.contract.commands import RequestOrigin
     from broker.core.contract.effects import Peer
     from broker.core.contract.message import Message
     from broker.core.contract.turn import Turn
@@ -45,6 +46,7 @@ class Receiver:
         "delivered",
         "draining",
         "limit",
+        "link_name",
         "lock_groups",
         "locks",
         "lost_locks",
@@ -56,10 +58,16 @@ class Receiver:
     )
 
     def __init__(
-        self, peer: Peer, queue: Queue, mode: ReceiveMode, connection: object = None
+        self,
+        peer: Peer,
+        queue: Queue,
+        mode: ReceiveMode,
+        connection: object = None,
+        link_name: str | None = None,
     ) -> None:
         self.peer = peer
         self.connection = connection
+        self.link_name = link_name
         self.queue = queue
         self.locks = mode is ReceiveMode.PEEK_LOCK
         self.source: ReceiverSource | None = None
@@ -95,6 +103,12 @@ class Receiver:
     def drains_later(self) -> bool:
         """Whether it drains and there may be more than one burst: its link has to grant credit again."""
         return self.draining and self.paused and self.limit > self.delivered
+
+    def sent(self, origin: RequestOrigin) -> bool:
+        """Whether a request came from this receiver, as far as its origin tells."""
+        return self.connection is origin.connection and (
+            origin.link_name is None or origin.link_name == self.link_name
+        )
 
     def grant(self, limit: int, *, drain: bool) -> None:
         """Set its credit."""

@@ -28,7 +28,7 @@ from broker.core.queues.settlement import release_locks
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.core.contract.commands import SessionRequest
+    from broker.core.contract.commands import RequestOrigin, SessionRequest
     from broker.core.contract.message import Message
     from broker.core.contract.records import SessionStateSet
     from broker.core.contract.turn import Turn
@@ -366,16 +366,17 @@ class Sessions:
         deadlines.add(Due.SESSION_LOCK, session.locked_until_ms + LOCK_GRACE_MS, (session,))
         return session.locked_until_ms
 
-    def held(self, session_id: str) -> Session:
-        """Returns a session that is held. Raises `SessionLockLost` otherwise."""
+    def held(self, session_id: str, origin: RequestOrigin) -> Session:
+        """Returns a session that the sender of a request holds. Raises `SessionLockLost` otherwise, also if another
+        receiver holds it: the sender had it before and may not know yet."""
         session = self.get(session_id)
-        if session is None or session.holder is None:
+        if session is None or session.holder is None or not session.holder.sent(origin):
             raise SessionLockLost(session_id)
         return session
 
-    def check_session_held(self, session_id: str) -> None:
+    def check_session_held(self, session_id: str, origin: RequestOrigin) -> None:
         """See `DeliverySource.check_session_held`."""
-        self.held(session_id)
+        self.held(session_id, origin)
 
     def close_session(self, session: Session, now_ms: int, turn: Turn) -> None:
         """The holder releases the session. Its unsettled messages are unlocked without a failed

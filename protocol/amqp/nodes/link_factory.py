@@ -197,7 +197,9 @@ class LinkFactory:
             session_filter=session_filter,
         )
         mode = ReceiveMode.RECEIVE_AND_DELETE if presettled else ReceiveMode.PEEK_LOCK
-        self._context.submit(AttachReceiver(peer, path, mode, session, self._context.engine))
+        self._context.submit(
+            AttachReceiver(peer, path, mode, session, self._context.engine, link.name)
+        )
         return peer
 
     def _attach_browser(self, link: EngineLink, attach: Attach, path: str) -> BrowsingLink:

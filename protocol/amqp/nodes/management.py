@@ -259,6 +259,14 @@ def _timestamps(times_ms: list[int]) -> Array:
     return Array(ArrayCode.TIMESTAMP, [Timestamp(at_ms) for at_ms in times_ms])
 
 
+def _origin(request: Request) -> commands.RequestOrigin:
+    """Returns the receiver that a request is sent for. All SDKs name its link, and send on the same connection."""
+    name = request.properties.get("associated-link-name")
+    return commands.RequestOrigin(
+        request.link.connection, str(name) if isinstance(name, str) else None
+    )
+
+
 # --- the table ---------------------------------------------------------------------------------
 
 
@@ -302,6 +310,7 @@ def _receive_deferred(node: ManagementNode, request: Request, body: dict[str, An
         arguments.integers(body, "sequence-numbers"),
         mode,
         arguments.optional_text(body, "session-id"),
+        _origin(request),
     )
 
 
@@ -310,8 +319,9 @@ def _set_session_state(node: ManagementNode, request: Request, body: dict[str, A
     if state is not None and not isinstance(state, bytes):
         raise ArgumentError("'session-state' must be binary or null.")
     # The Go SDK cannot send null here and clears the state with an empty one.
+    session_id = arguments.text(body, "session-id")
     return commands.SetSessionState(
-        node, request, node.path, arguments.text(body, "session-id"), state or None
+        node, request, node.path, session_id, state or None, _origin(request)
     )
 
 
@@ -333,7 +343,7 @@ OPERATIONS: dict[str, Operation] = {
             arguments.settlement(body),
             arguments.optional_text(body, "session-id"),
             request.transaction_id,
-            request.link.connection,
+            *_origin(request),
         ),
         _empty,
     ),
@@ -384,7 +394,7 @@ OPERATIONS: dict[str, Operation] = {
     "renew-session-lock": Operation(
         "Listen",
         lambda node, request, body: commands.RenewSessionLock(
-            node, request, node.path, arguments.text(body, "session-id")
+            node, request, node.path, arguments.text(body, "session-id"), _origin(request)
         ),
         lambda value, _: Answer(OK, {"expiration": Timestamp(value)}),
     ),
@@ -392,7 +402,7 @@ OPERATIONS: dict[str, Operation] = {
     "get-session-state": Operation(
         "Listen",
         lambda node, request, body: commands.GetSessionState(
-            node, request, node.path, arguments.text(body, "session-id")
+            node, request, node.path, arguments.text(body, "session-id"), _origin(request)
         ),
         lambda value, _: Answer(OK, {"session-state": value}),
         LARGE_ANSWER_BYTES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.contract.commands import (
+    AttachReceiver,
     DeleteEntity,
     Detach,
     GetSessionState,
@@ -13,6 +14,8 @@ from broker.core.contract.commands import (
     ReceiveDeferred,
     RenewLocks,
     RenewSessionLock,
+    RequestOrigin,
+    SessionRequest,
     SetSessionState,
     Settle,
     SettleByToken,
@@ -335,6 +338,41 @@ def test_a_session_nobody_holds_cannot_be_renewed(dialogue):
     for session in ("x", "never"):
         with pytest.raises(SessionLockLost):
             dialogue.ask(RenewSessionLock(CLIENT, "r", "q", session))
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [RequestOrigin("one", "old"), RequestOrigin("one"), RequestOrigin("two", "old")],
+    ids=["another connection", "without a name", "the same connection"],
+)
+def test_the_earlier_holder_of_a_session_can_do_nothing_with_it(dialogue, stale):
+    """Requests name only the session, and its next holder may have it already. The earlier holder learns that its
+    lock is lost, and the state, the lock and the deferred messages belong to the next one."""
+    lock, wanted = ReceiveMode.PEEK_LOCK, SessionRequest("x")
+    dialogue.run(
+        in_session("x", "a"), AttachReceiver(R, "q", lock, wanted, "one", "old"), credit(1)
+    )
+    dialogue.run(Settle(R, [T1], ["h"], DEFER))
+    dialogue.run(Advance(LOST_MS), AttachReceiver(OTHER, "q", lock, wanted, "two", "new"))
+    for request in requests_about_session(stale):
+        with pytest.raises(SessionLockLost):
+            dialogue.ask(request)
+    own = RequestOrigin("two", "new")
+    assert None is dialogue.ask(GetSessionState(CLIENT, "g", "q", "x", own))
+    for request in requests_about_session(own)[:4]:
+        dialogue.ask(request)
+    assert b"state" == dialogue.ask(GetSessionState(CLIENT, "g", "q", "x", RequestOrigin("two")))
+
+
+def requests_about_session(origin):
+    """Requests that only the holder of the session `x` may send."""
+    return [
+        SetSessionState(CLIENT, "s", "q", "x", b"state", origin),
+        GetSessionState(CLIENT, "g", "q", "x", origin),
+        RenewSessionLock(CLIENT, "r", "q", "x", origin),
+        ReceiveDeferred(CLIENT, "d", "q", [1], ReceiveMode.RECEIVE_AND_DELETE, "x", origin),
+        SettleByToken(CLIENT, "t", "q", [T1], COMPLETE, "x", None, *origin),
+    ]
 
 
 def test_sessions_leave_nothing_behind(dialogue):
