@@ -33,8 +33,17 @@ class MessageChanges:
     """How many times it was auto-forwarded."""
 
     def with_properties(self, properties: Mapping[str, bytes | None]) -> MessageChanges:
-        """Returns these changes with more application properties."""
-        return replace(self, properties={**self.properties, **properties})
+        """Returns these changes with more application properties. The reason and the description of a dead letter
+        are application properties as well, so they can be set or removed later."""
+        reason, description = self.dead_letter_reason, self.dead_letter_description
+        return replace(
+            self,
+            properties={**self.properties, **properties},
+            dead_letter_reason=None if "DeadLetterReason" in properties else reason,
+            dead_letter_description=(
+                None if "DeadLetterErrorDescription" in properties else description
+            ),
+        )
 
     def to_bytes(self) -> bytes:
         """Returns the form for the store: length-prefixed fields in a fixed order."""

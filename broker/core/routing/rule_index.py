@@ -390,11 +390,7 @@ class TopicRules(Generic[SubscriptionT]):
         for name in properties:
             name.encode()  # fails here for a name that cannot be stored
         before = message.changes or EMPTY
-        return replace(
-            before,
-            properties={**before.properties, **properties},
-            system={**before.system, **system},
-        )
+        return replace(before.with_properties(properties), system={**before.system, **system})
 
 
 def _note_failure(

@@ -415,6 +415,23 @@ def test_an_action_keeps_what_was_changed_before():
     assert expected == changes
 
 
+def test_an_action_changes_the_reason_of_a_forwarded_dead_letter():
+    """The reason and the description are application properties, which an action sets and removes."""
+    message = Message(b"")
+    message.changes = MessageChanges(dead_letter_reason="why", dead_letter_description="because")
+    rules = topic_rules()
+    action = "SET DeadLetterReason = 'other'; REMOVE DeadLetterErrorDescription"
+    rules.set("a", [acting("r", "1=1", action)])
+    given = {"DeadLetterReason": "why", "DeadLetterErrorDescription": "because"}
+    (changes,) = route(rules, GivenProperties(given), message)["a"].copies
+    expected = {
+        "DeadLetterReason": b"'other'",
+        "DeadLetterErrorDescription": None,
+        "RuleName": b"'r'",
+    }
+    assert MessageChanges(properties=expected) == changes
+
+
 def test_the_rule_name_is_the_last_word():
     """No action can make a copy lie about the rule it comes from."""
     rules = topic_rules()
