@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from broker.core.contract.records import (
     MessageIdsDeleted,
+    MessageIdsSeen,
     MessagesDeleted,
     MessagesStored,
     MessagesUpdated,
     SequenceNumbersSkipped,
+    SessionStateSet,
 )
 from broker.core.contract.sent_rows import SentPayloads, SentRows
 
@@ -174,7 +176,8 @@ class PendingRecords:
 
     def _add_updated(self, number: int, record: MessagesUpdated) -> None:
         self._keep(row.id for row in record.rows)
-        self._add_item(number, len(record.rows) * _ROW_BYTES, record)
+        changes_bytes = sum([len(row.changes) for row in record.rows if row.changes])
+        self._add_item(number, len(record.rows) * _ROW_BYTES + changes_bytes, record)
 
     def _add_deleted(self, number: int, record: MessagesDeleted) -> None:
         ids, payload_ids = record
@@ -188,6 +191,12 @@ class PendingRecords:
             self._keep(payload_ids)
         self._deleted_payloads.update(payload_ids)
         self._add_item(number, len(ids) * _ID_BYTES, record)
+
+    def _add_state(self, number: int, record: SessionStateSet) -> None:
+        self._add_item(number, _ROW_BYTES + len(record.state or b""), record)
+
+    def _add_seen_ids(self, number: int, record: MessageIdsSeen) -> None:
+        self._add_item(number, len(record.seen) * _ID_BYTES, record)
 
     def _add_deleted_ids(self, number: int, record: MessageIdsDeleted) -> None:
         self._add_item(number, len(record.message_ids) * _ROW_BYTES, record)
@@ -223,6 +232,8 @@ class PendingRecords:
         MessagesStored: _add_stored,
         MessagesUpdated: _add_updated,
         MessagesDeleted: _add_deleted,
+        SessionStateSet: _add_state,
+        MessageIdsSeen: _add_seen_ids,
         MessageIdsDeleted: _add_deleted_ids,
     }
 

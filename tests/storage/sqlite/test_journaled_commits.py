@@ -559,6 +559,32 @@ def test_many_deletions_move_in_parts(store, monkeypatch):
     assert before < 1_000
 
 
+def rows_in(store: SqliteStore, table: str) -> int:
+    assert store._writer is not None
+    return int(store._writer.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def test_many_seen_message_ids_move_in_parts(store):
+    """A record has the ids of a whole batch. The tables put each into another page."""
+    moved = [0]
+    for batch in range(100):
+        seen = [(f"{number}", batch) for number in range(batch * 100, batch * 100 + 100)]
+        store.commit([MessageIdsSeen(1, seen)])
+        moved.append(rows_in(store, "message_ids"))
+        assert moved[-1] - moved[-2] <= 300
+    assert moved[-1] > 0
+
+
+def test_large_session_states_move_in_parts(store):
+    """They are counted with their size."""
+    moved = [0]
+    for number in range(100):
+        store.commit([SessionStateSet(1, f"{number}", b"x" * 8_000, 5)])
+        moved.append(rows_in(store, "session_states"))
+        assert moved[-1] - moved[-2] <= 5
+    assert moved[-1] > 0
+
+
 def test_nearly_full_disks_get_no_journal(store, monkeypatch):
     """A completion has to free space at once."""
     store.commit([sent(1)])
