@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.core.contract.records import (
@@ -40,7 +41,6 @@ from storage.statements import Statements, sql_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
     from typing import Any
 
     from broker.core.contract.records import Record
@@ -87,7 +87,8 @@ class SqliteStore:
     postpones = True
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        self.path = Path(os.path.realpath(path))
+        """Without symbolic links: SQLite has its log beside the file that they name."""
         self._translated_errors = TranslatedErrors(self.path)
         self._file_lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         folder = sql_folder("storage.sqlite")

@@ -100,6 +100,24 @@ def test_a_store_that_is_not_open_says_so(path):
 # --- files that cannot be used ----------------------------------------------------------------
 
 
+def test_a_symbolic_link_names_the_file_behind_it(sqlite, tmp_path):
+    """SQLite puts its log beside the file, and not beside the link. So do the broker's own files, and the lock is the
+    same."""
+    sqlite.commit([entity(1), stored([1])])
+    link = tmp_path / "link.db"
+    link.symlink_to(sqlite.path)
+    with pytest.raises(StoreUnusable, match="in use by this process"):
+        SqliteStore(link).open()
+    sqlite.close()
+    linked = SqliteStore(link)
+    linked.open()
+    linked.commit([stored([2])])
+    linked.close()
+    sqlite.open()
+    assert [1, 2] == message_ids(sqlite)
+    assert link.is_symlink()
+
+
 def test_missing_folders_are_made(tmp_path):
     """A first start needs no preparation."""
     store = SqliteStore(tmp_path / "not" / "there yet" / "peeklock.db")
