@@ -236,10 +236,12 @@ class CommitJournal:
         self._written_bytes = [0, 0]
 
     def delete(self) -> None:
-        """Closes and deletes the file. All its entries are in the tables."""
-        self.close()
+        """Closes and deletes the file. All its entries are in the tables. Keeps a file that somebody has put in its
+        place: it may have other entries."""
         with suppress(OSError):
-            self.path.unlink(missing_ok=True)
+            if self.is_in_place:
+                self.path.unlink(missing_ok=True)
+        self.close()
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC

@@ -656,6 +656,17 @@ def test_a_journal_that_is_deleted_while_the_broker_runs_is_reported(store, monk
         store.commit([sent(2)])
 
 
+def test_a_journal_that_was_put_in_the_place_of_another_is_not_deleted(store):
+    """Somebody has put a copy back while the broker ran, which stops then. The copy may have commits that are nowhere
+    else."""
+    store.commit([sent(1)])
+    path = store._journaled.journal.path
+    path.unlink()
+    path.write_bytes(b"a copy")
+    store.close()
+    assert b"a copy" == path.read_bytes()
+
+
 def test_a_file_that_cannot_be_opened_keeps_its_journal(store, tmp_path):
     """A start that fails must not delete commits that are nowhere else."""
     store.commit([sent(1)])
