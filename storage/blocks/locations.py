@@ -1,6 +1,7 @@
 """Where each live message or body is: its block and its slot there. Six bytes for each id.
 
-Ids rise and most are consecutive, so a table of arrays is small, and a range of ids is looked up at once.
+Ids rise and most are consecutive, so a table of arrays is small, and a range of ids is looked up at once. Where few
+of a thousand ids are left, as of messages that stay while others come and go, a dict takes the place of the arrays.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ _MASK = _SIZE - 1
 _NO_BLOCKS = array("I", bytes(4 * _SIZE))
 _NO_SLOTS = array("H", bytes(2 * _SIZE))
 _SLOTS = array("H", range(1 << 16))
+_FEW_IDS = 8
+"""If a part has no more ids than this left, they are in a dict. Arrays take six kilobytes."""
+_MANY_IDS = 32
+"""If a dict has more ids than this, they are in arrays again, which take about as much memory then."""
 
 
 class _Part:
@@ -37,25 +42,30 @@ class _Part:
 class Locations:
     """Block and slot of each id. A block is given by its handle, a small positive number."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_few", "_parts")
 
     def __init__(self) -> None:
         self._parts: dict[int, _Part] = {}
+        self._few: dict[int, dict[int, tuple[int, int]]] = {}
+        """Parts with few ids: block and slot by id. No key is in both."""
 
     def get(self, number: int) -> tuple[int, int] | None:
         """Returns block and slot of an id, or None."""
         part = self._parts.get(number >> _BITS)
         if part is None:
-            return None
+            few = self._few.get(number >> _BITS)
+            return None if few is None else few.get(number)
         block = part.blocks[number & _MASK]
         return (block, part.slots[number & _MASK]) if block else None
 
     @property
     def highest(self) -> int:
         """The highest id, or 0."""
-        if not self._parts:
+        key = max(max(self._parts, default=-1), max(self._few, default=-1))
+        if key < 0:
             return 0
-        key = max(self._parts)
+        if key in self._few:
+            return max(self._few[key])
         blocks = self._parts[key].blocks
         return next((key << _BITS) + at for at in range(_MASK, -1, -1) if blocks[at])
 
@@ -73,9 +83,10 @@ class Locations:
         self._put_each(ids, block)
 
     def _put_one(self, number: int, block: int, slot: int) -> None:
-        part = self._parts.get(number >> _BITS)
+        part = self._part(number >> _BITS, 1)
         if part is None:
-            part = self._parts[number >> _BITS] = _Part()
+            self._few[number >> _BITS][number] = block, slot
+            return
         at = number & _MASK
         if not part.blocks[at]:
             part.count += 1
@@ -83,12 +94,14 @@ class Locations:
         part.slots[at] = slot
 
     def _put_each(self, ids: Sequence[int], block: int) -> None:
-        key = ids[0] >> _BITS
-        part = self._part(key)
+        key, part = -1, None
         for slot, number in enumerate(ids):
-            if number >> _BITS != key:
+            if number >> _BITS != key or part is None:
                 key = number >> _BITS
-                part = self._part(key)
+                part = self._part(key, 1)
+                if part is None:
+                    self._few[key][number] = block, slot
+                    continue
             at = number & _MASK
             if not part.blocks[at]:
                 part.count += 1
@@ -99,20 +112,36 @@ class Locations:
         slot = 0
         while slot < count:
             number = first + slot
-            part = self._part(number >> _BITS)
             start = number & _MASK
             stop = min(_SIZE, start + count - slot)
             length = stop - start
+            part = self._part(number >> _BITS, length)
+            if part is None:
+                locations = [(block, one) for one in range(slot, slot + length)]
+                few = self._few[number >> _BITS]
+                few.update(zip(range(number, number + length), locations, strict=True))
+                slot += length
+                continue
             present = length - part.blocks[start:stop].count(0)
             part.count += length - present
             part.blocks[start:stop] = array("I", (block,)) * length
             part.slots[start:stop] = _SLOTS[slot : slot + length]
             slot += length
 
-    def _part(self, key: int) -> _Part:
+    def _part(self, key: int, added: int) -> _Part | None:
+        """Returns the part to which so many ids are added, or None if they go to `_few`."""
         part = self._parts.get(key)
-        if part is None:
-            part = self._parts[key] = _Part()
+        if part is not None:
+            return part
+        few = self._few.setdefault(key, {})
+        if len(few) + added <= _MANY_IDS:
+            return None
+        del self._few[key]
+        part = self._parts[key] = _Part()
+        part.count = len(few)
+        for number, (block, slot) in few.items():
+            part.blocks[number & _MASK] = block
+            part.slots[number & _MASK] = slot
         return part
 
     def find(self, ids: Sequence[int]) -> tuple[dict[int, int], list[int]]:
@@ -127,7 +156,7 @@ class Locations:
         for key, start, stop in _by_part(ids):
             part = self._parts.get(key)
             if part is None:
-                missing += ids[start:stop]
+                _find_few(self._few.get(key, {}), ids[start:stop], found, missing)
             elif ids[stop - 1] - ids[start] != stop - start - 1 or not self._find_range(
                 part, ids[start] & _MASK, stop - start, found
             ):
@@ -173,6 +202,7 @@ class Locations:
         for key, start, stop in _by_part(ids):
             part = self._parts.get(key)
             if part is None:
+                self._remove_few(key, ids[start:stop])
                 continue
             first, count = ids[start] & _MASK, stop - start
             blocks = part.blocks
@@ -185,8 +215,43 @@ class Locations:
                     if blocks[at]:
                         blocks[at] = 0
                         part.count -= 1
-            if not part.count:
+            if part.count <= _FEW_IDS:
                 del self._parts[key]
+                if part.count:
+                    self._few[key] = _ids_of(part, key)
+
+    def _remove_few(self, key: int, ids: Iterable[int]) -> None:
+        few = self._few.get(key)
+        if few is None:
+            return
+        for number in ids:
+            few.pop(number, None)
+        if not few:
+            del self._few[key]
+
+
+def _ids_of(part: _Part, key: int) -> dict[int, tuple[int, int]]:
+    """Returns block and slot of each id of a part."""
+    return {
+        (key << _BITS) + at: (block, part.slots[at])
+        for at, block in enumerate(part.blocks)
+        if block
+    }
+
+
+def _find_few(
+    few: dict[int, tuple[int, int]],
+    ids: Iterable[int],
+    found: dict[int, int],
+    missing: list[int],
+) -> None:
+    for number in ids:
+        location = few.get(number)
+        if location is None:
+            missing.append(number)
+        else:
+            block, slot = location
+            found[block] = found.get(block, 0) | 1 << slot
 
 
 def _rises(ids: Sequence[int]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,4 +56,18 @@ def test_parts_in_which_nothing_is_left_take_no_memory():
     for first in range(1, 100_000, 1_000):
         table.put(range(first, first + 1_000), 1)
         table.remove(range(first, first + 1_000))
-    assert {} == table._parts
+    assert not table._parts
+    assert not table._few
+
+
+def test_a_few_ids_that_stay_among_many_take_little_memory():
+    """A dead letter among a thousand completed messages does not keep the table of the thousand."""
+    table = Locations()
+    tracemalloc.start()
+    for first in range(1, 500_000, 1_000):
+        table.put(range(first, first + 1_000), 1)
+        table.remove([*range(first, first + 500), *range(first + 501, first + 1_000)])
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes < 500 * 700
+    assert all(table.get(first + 500) for first in range(1, 500_000, 1_000))
