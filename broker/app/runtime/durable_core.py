@@ -19,6 +19,7 @@ from broker.app.runtime import undeclared_entities
 from broker.app.runtime.committer import Committer
 from broker.app.runtime.core_observer import HttpPeer
 from broker.app.runtime.disk_space import DiskSpace
+from broker.app.runtime.garbage_collection import collect_replaced
 from broker.app.runtime.history import Histories
 from broker.app.runtime.namespace_registry import NamespaceRegistry
 from broker.app.runtime.payload_reads import PayloadReads
@@ -429,6 +430,7 @@ class DurableCore:
         self._observer.restored_from_store(
             reason
         )  # clients that connected meanwhile attached to the old namespaces
+        collect_replaced()
         self._restarting = None
         self._resumed_s = self._clock.stopwatch_s()
         had_stopped, self._standby.not_serving = self._standby.not_serving is not None, None

@@ -55,5 +55,15 @@ class GarbageCollection:
         self._survivor_collections = _survivor_collections()
 
 
+def collect_replaced() -> None:
+    """Frees what the namespaces contained that were just replaced by others. They consist of cycles, and some of them were
+    there when the collection began, and would never be examined."""
+    has_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    gc.collect()
+    if has_frozen:
+        gc.freeze()
+
+
 def _survivor_collections() -> int:
     return int(gc.get_stats()[1]["collections"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -119,6 +121,23 @@ async def test_the_store_is_not_loaded_while_it_finishes_what_it_has_postponed(
         await core._restarting
     await core.close()
     assert [] == overlapping
+
+
+async def test_namespaces_that_are_replaced_leave_the_memory(tmp_path: Path) -> None:
+    """Also those of the start, which the garbage collector does not examine otherwise."""
+    core = await _opened(tmp_path / "core.db")
+    await _create(core, "queue")
+    replaced = weakref.ref(core.namespaces[NAMESPACE])
+    gc.freeze()
+    try:
+        core._restart_from_store(RuntimeError("a bug"))
+        assert core._restarting is not None
+        await core._restarting
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+    assert replaced() is None
+    await core.close()
 
 
 async def test_bodies_that_are_still_to_be_read_are_dropped_by_a_close(
