@@ -30,6 +30,7 @@ from broker.core.contract.records import NamespaceDeleted, NamespaceStored
 from broker.core.contract.turn import Turn
 from broker.core.entities.stored_definitions import namespace_to_json
 from broker.core.namespace_copy import NamespaceCopy
+from broker.core.operations.namespace_closing import UnstoredDeletion
 from config.model.authorization_keys import derived_secondary_key
 from config.model.definitions import AuthorizationRule
 from config.model.names import namespace_name_error, snapshot_name_error
@@ -285,10 +286,12 @@ class NamespaceLifecycle:
     ) -> None:
         definition = snapshot.definition
         self._registry.snapshots.pop(definition.stored_name, None)
+        error = NamespaceNotFound(definition.stored_name)
         if definition.is_ephemeral:
+            works = snapshot.content.close(error, Turn())
+            self._core.do_in_background([UnstoredDeletion(work) for work in works])
             return
-        works = snapshot.content.close(NamespaceNotFound(definition.stored_name), turn)
-        self._core.do_in_background(works)
+        self._core.do_in_background(snapshot.content.close(error, turn))
         if not is_replaced:
             turn.records.append(NamespaceDeleted(definition.stored_name))
 

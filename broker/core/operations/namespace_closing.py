@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.contract.effects import AttachRefused, Detached, Reply
 from broker.core.contract.records import EntityDeleted
+from broker.core.contract.turn import Turn
 from broker.core.queues.duplicate_window import DeletedMessageIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.core.contract.errors import BrokerError
-    from broker.core.contract.turn import Turn
     from broker.core.entities.directory import Directory
     from broker.core.operations.waiting_requests import WaitingRequest
     from broker.core.queues.backlog import Work
@@ -47,6 +47,22 @@ class ClosedQueues:
                 self._queues.popleft()
             count -= deleted
         return bool(self._queues)
+
+
+class UnstoredDeletion:
+    """Work that deletes what the store does not have, so that it leaves memory. It records nothing."""
+
+    __slots__ = ("_work",)
+
+    ends_with_namespace = False
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def do_part(self, count: int, turn: Turn) -> bool:
+        """See `Work`."""
+        del turn
+        return self._work.do_part(count, Turn())
 
 
 def close_namespace(

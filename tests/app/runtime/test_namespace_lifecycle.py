@@ -242,6 +242,24 @@ async def test_a_snapshot_that_is_too_large_for_the_disk_is_refused(broker: Brok
     assert ["x" * 10_000] == await broker.peek(DEFAULT)
 
 
+@pytest.mark.parametrize("end", ["replace", "delete", "delete namespace"])
+async def test_an_ephemeral_snapshot_that_ends_leaves_the_memory(broker: Broker, end):
+    """Its messages do not wait for the garbage collector. The store has nothing of it."""
+    name = await broker.lifecycle.create("n", QUEUE)
+    await broker.send(name, *map(str, range(1_500)))
+    taken = await broker.lifecycle.take_snapshot(name, "s", is_ephemeral=True)
+    stored = broker.store.load().messages
+    if end == "replace":
+        await broker.lifecycle.take_snapshot(name, "s", is_ephemeral=True, replace=True)
+    elif end == "delete":
+        await broker.lifecycle.delete_snapshot(name, "s")
+    else:
+        await broker.lifecycle.delete(name)
+    await broker._until(lambda: not taken.message_count)
+    if end != "delete namespace":
+        assert stored == broker.store.load().messages
+
+
 async def test_ephemeral_snapshots_survive_a_full_disk(broker: Broker):
     """The broker starts again from its store, and they are in memory."""
     await broker.send(DEFAULT, "a")
