@@ -94,13 +94,27 @@ class Standby:
                 await ownership.acquire()
                 log.info("owner", storage=self._storage)
             try:
-                await load()
-                await ownership.confirm()
+                await self._load_as_owner(load, ownership)
                 return
             except (OwnershipLost, StoreUnavailable) as error:
                 log.warning("ownership.lost", reason=str(error))
                 ownership.end(error)
             await asyncio.sleep(POLL_S)
+
+    @staticmethod
+    async def _load_as_owner(
+        load: Callable[[], Awaitable[None]], ownership: OwnershipLease
+    ) -> None:
+        """Raises `OwnershipLost` if another process has become the owner meanwhile, whatever else has failed: what that one
+        commits contradicts what was read before."""
+        try:
+            await load()
+        except (OwnershipLost, StoreUnavailable):
+            raise
+        except Exception:
+            await ownership.confirm()
+            raise
+        await ownership.confirm()
 
     def store_failed(self, error: Exception) -> bool:
         """Ends the ownership because of an error of the store. Returns whether that is enough."""

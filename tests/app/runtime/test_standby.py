@@ -230,3 +230,30 @@ async def test_a_store_that_is_lost_while_it_is_loaded_is_loaded_again() -> None
     assert not failures
     assert standby.core.is_serving
     assert "orders" in standby.queues
+
+
+@on_virtual_time
+async def test_a_store_that_changes_while_it_is_loaded_is_loaded_again() -> None:
+    """The process was stopped for the lease time. Another one owns the store then, and changes what is being read."""
+    owner, standby, starting = await pair()
+    load = standby.store.load
+    third = SharedFakeStore(owner.store.database, "third")
+    loads = 0
+
+    def load_of_a_stopped_process() -> Any:
+        nonlocal loads
+        loads += 1
+        if loads == 1:
+            standby.clock.stopped_s += 2 * LEASE_S
+            assert third.take_over(third.read_lease().heartbeat)
+            raise KeyError("a block of the new owner")
+        return load()
+
+    standby.store.load = load_of_a_stopped_process  # type: ignore[method-assign]
+    await owner.core.hand_over()
+    await asyncio.sleep(1)
+    assert not starting.done()
+    third.release()
+    await starting
+    assert standby.core.is_serving
+    assert "orders" in standby.queues
