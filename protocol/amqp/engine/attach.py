@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from cproton_ffi import lib
 
 from broker.core.contract.errors import UndecodableMessage
-from protocol.amqp.engine.outcomes import data_bytes, set_condition, set_data, text
+from protocol.amqp.engine.outcomes import data_bytes, set_data, text
 from protocol.codec import Array, Described, decode, encode_map_entries, encode_symbol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from protocol.amqp.engine.outcomes import WireError
 
 
 Value = TypeVar("Value")
@@ -172,14 +170,12 @@ def write_attach(
         set_data(lib.pn_link_properties(link), encode_map_entries(properties, encode_symbol))
 
 
-def write_refusal(link: Any, error: WireError | None) -> None:
+def write_refusal(link: Any) -> None:
     """Fills in the attach of a link that is refused. Source and target are null, so that SDKs wait for the error
     in the detach that follows. For go-amqp both must be null."""
     _answer_settle_modes(link, may_be_second=True)
     for terminus in (lib.pn_link_source(link), lib.pn_link_target(link)):
         lib.pn_terminus_set_type(terminus, lib.PN_UNSPECIFIED)
-    if error is not None:
-        set_condition(lib.pn_link_condition(link), error)
 
 
 def _echo_termini(link: Any) -> None:

@@ -364,10 +364,11 @@ class Engine:
         if link.closed:
             return
         if link.state is LinkState.REQUESTED:
-            write_refusal(link.pointer, error)
+            write_refusal(link.pointer)
             lib.pn_link_open(link.pointer)
-        elif error is not None:
-            set_condition(lib.pn_link_condition(link.pointer), error)
+        if error is not None:
+            condition = lib.pn_link_condition(link.pointer)
+            set_condition(condition, error, self._proton.frame_max_bytes)
         if link.sent and not link.is_receiver:
             self._sessions.ended_with_deliveries = True
         link.apply(LinkEvent.DETACH)
@@ -381,7 +382,8 @@ class Engine:
         self._dispatch.detach_links()
         connection = self._proton.connection
         if error is not None:
-            set_condition(lib.pn_connection_condition(connection), error)
+            condition = lib.pn_connection_condition(connection)
+            set_condition(condition, error, self._proton.frame_max_bytes)
         lib.pn_connection_open(connection)
         lib.pn_connection_close(connection)
 
@@ -442,4 +444,5 @@ class Engine:
         self, link: EngineLink, refused: Sequence[Delivery], error: WireError
     ) -> None:
         """Settles deliveries as rejected with an error, which every client understands as a failure."""
-        deliveries.settle(link, refused, rejected(error), self._output)
+        outcome = rejected(error, self._proton.frame_max_bytes)
+        deliveries.settle(link, refused, outcome, self._output)

@@ -119,6 +119,8 @@ PLAIN_OUTCOMES: dict[int, Outcome] = {
 }
 """Outcomes that are the same whatever their fields are, by code."""
 _TRUE = (b"\x41", b"\x56\x01")
+_REST_OF_FRAME_BYTES = 256
+"""More than what a frame with an error has besides the description. The smallest limit of a client is 512 bytes."""
 
 
 # --- Proton's data trees ---------------------------------------------------------------------
@@ -156,11 +158,21 @@ def text(pointer: Any) -> str | None:
     return raw.decode("utf-8", "replace")
 
 
-def set_condition(condition: Any, error: WireError) -> None:
-    """Sets the condition of a link, a connection or a transport."""
+def set_condition(condition: Any, error: WireError, frame_max_bytes: int) -> None:
+    """Sets the condition of a link, a session or a connection."""
     lib.pn_condition_set_name(condition, error.condition.encode())
-    lib.pn_condition_set_description(condition, error.description.encode())
+    lib.pn_condition_set_description(condition, _description(error, frame_max_bytes))
     set_info(condition, error.info)
+
+
+def _description(error: WireError, frame_max_bytes: int) -> bytes:
+    """Returns the text of an error, cut so that the client accepts the frame: Proton does not look at the size of a frame
+    without payload, and a client ends the connection if a frame is too large."""
+    description = error.description.encode()
+    if len(description) + _REST_OF_FRAME_BYTES <= frame_max_bytes:
+        return description
+    cut = description[: frame_max_bytes - _REST_OF_FRAME_BYTES]
+    return cut.decode(errors="ignore").encode()
 
 
 def set_info(condition: Any, info: Mapping[str, str]) -> None:
@@ -172,9 +184,10 @@ def _encoded_texts(info: Mapping[str, str]) -> dict[str, bytes]:
     return {key: encode_string(value) for key, value in info.items()}
 
 
-def rejected(error: WireError) -> Rejected:
+def rejected(error: WireError, frame_max_bytes: int) -> Rejected:
     """Returns the outcome that has an error."""
-    return Rejected(error.condition, error.description, _encoded_texts(error.info))
+    description = _description(error, frame_max_bytes).decode()
+    return Rejected(error.condition, description, _encoded_texts(error.info))
 
 
 def _symbol_map(entries: Mapping[str, bytes]) -> bytes:

@@ -17,12 +17,20 @@ _freeing = ThreadPoolExecutor(1, "proton-free")
 these objects any more, and Python code runs while C code does."""
 
 
+_UNLIMITED = 0xFFFFFFFF
+
+
 class Proton(NamedTuple):
     """The Proton objects that make up a connection."""
 
     transport: Any
     connection: Any
     collector: Any
+
+    @property
+    def frame_max_bytes(self) -> int:
+        """The largest frame that the client accepts. Unlimited before its open."""
+        return int(lib.pn_transport_get_remote_max_frame(self.transport)) or _UNLIMITED
 
 
 def create_proton(

@@ -236,7 +236,8 @@ class ProtonEvents:
         if self._lifecycle.is_ending:
             return
         error = WireError(*violation, self._error_info)
-        set_condition(lib.pn_session_condition(session.pointer), error)
+        condition = lib.pn_session_condition(session.pointer)
+        set_condition(condition, error, self._proton.frame_max_bytes)
         lib.pn_session_close(session.pointer)
         self._drop_links(session)
         self._handler.on_session_error(*violation)
@@ -305,7 +306,7 @@ class ProtonEvents:
         self._release(link)
         if not ended_by_us:
             if is_requested:
-                write_refusal(pointer, None)
+                write_refusal(pointer)
                 lib.pn_link_open(pointer)
             self._handler.on_detach(link, closed)
             (lib.pn_link_close if closed else lib.pn_link_detach)(pointer)
@@ -322,12 +323,13 @@ class ProtonEvents:
             self._incoming.ended_with_deliveries = True
         self._handler.on_detach(link, True)
         if link.state is LinkState.REQUESTED:
-            write_refusal(link.pointer, None)
+            write_refusal(link.pointer)
             lib.pn_link_open(link.pointer)
         error = WireError(
             "amqp:link:stolen", f"Another link is named {link.name!r}.", self._error_info
         )
-        set_condition(lib.pn_link_condition(link.pointer), error)
+        condition = lib.pn_link_condition(link.pointer)
+        set_condition(condition, error, self._proton.frame_max_bytes)
         link.apply(LinkEvent.DETACH)
         lib.pn_link_close(link.pointer)
 
@@ -356,7 +358,8 @@ class ProtonEvents:
         if not self._lifecycle.is_failed:
             connection = self._proton.connection
             error = WireError(*violation, self._error_info)
-            set_condition(lib.pn_connection_condition(connection), error)
+            condition = lib.pn_connection_condition(connection)
+            set_condition(condition, error, self._proton.frame_max_bytes)
             lib.pn_connection_open(connection)
             lib.pn_connection_close(connection)
             self._fail(violation)
