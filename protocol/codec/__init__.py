@@ -47,6 +47,7 @@ from protocol.codec.section_writer import (
     lock_token,
 )
 from protocol.codec.time_to_live import write_time_to_live
+from protocol.codec.value_count import count_values
 from protocol.codec.value_decoder import (
     SIZED_8,
     SIZED_32,
@@ -120,6 +121,7 @@ __all__ = [
     "code_of",
     "compound",
     "compound_of",
+    "count_values",
     "decode",
     "delivery_tag",
     "encode",

@@ -40,6 +40,7 @@ from protocol.codec.section_maps import (
     symbol_keys,
 )
 from protocol.codec.time_to_live import ABSOLUTE_EXPIRY_TIME, time_to_live
+from protocol.codec.value_count import ValueBudget
 from protocol.codec.value_decoder import (
     SIZED_8,
     SIZED_32,
@@ -54,6 +55,13 @@ from protocol.native import compiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+VALUES_MAX = 20_000
+"""How many values a message may have outside its body; each section of its body counts as one. More do not fit into the
+64 KB that the service has for them. Other clients wait while they are read."""
+BATCH_VALUES_MAX = 1_000_000
+"""The same for all messages of a batch that the compiled module does not read."""
+
+_BODIES = frozenset({DATA, SEQUENCE, VALUE})
 _BARE_MESSAGE = (PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE, FOOTER)
 
 _length32 = struct.Struct(">I").unpack_from
@@ -70,6 +78,14 @@ def read_messages(payloads: Sequence[bytes], real_ms: Callable[[], int]) -> list
             for message, data in zip(messages, payloads, strict=True)
         ]
     return messages  # type: ignore[return-value]
+
+
+def _read_messages_of_batch(payloads: list[bytes], real_ms: Callable[[], int]) -> list[Message]:
+    budget = ValueBudget(BATCH_VALUES_MAX)
+    return [
+        read_any(data, real_ms, budget) if message is None else message
+        for message, data in zip(compiled.read_messages(payloads), payloads, strict=True)
+    ]
 
 
 def read_message(data: bytes, real_ms: Callable[[], int]) -> Message:
@@ -120,7 +136,7 @@ def read_batch(data: bytes, real_ms: Callable[[], int], max_messages: int) -> Me
                 break
     if not payloads:
         raise UndecodableMessage("a batch holds no message")
-    return MessageBatch(read_messages(payloads, real_ms), size_bytes)
+    return MessageBatch(_read_messages_of_batch(payloads, real_ms), size_bytes)
 
 
 def _read_data_sections(
@@ -208,15 +224,16 @@ def sections_of(data: bytes, position: int = 0) -> Iterator[tuple[int, int, int]
         yield code, start, position
 
 
-def read_any(data: bytes, real_ms: Callable[[], int]) -> Message:
-    """Returns any message. Nearly all are read by the compiled module, with the same result."""
+def read_any(data: bytes, real_ms: Callable[[], int], budget: ValueBudget | None = None) -> Message:
+    """Returns any message. Nearly all are read by the compiled module, with the same result. `budget` is that of other
+    messages, too."""
     try:
-        return _read_sections(data, real_ms)
+        return _read_sections(data, real_ms, budget or ValueBudget(VALUES_MAX))
     except (IndexError, struct.error) as error:
         raise UndecodableMessage("the message ends inside a section") from error
 
 
-def _read_sections(data: bytes, real_ms: Callable[[], int]) -> Message:
+def _read_sections(data: bytes, real_ms: Callable[[], int], budget: ValueBudget) -> Message:
     found: dict[int, list[bytes]] = {}
     header = scheduled_ms = 0
     time_to_live_ms = None
@@ -225,6 +242,10 @@ def _read_sections(data: bytes, real_ms: Callable[[], int]) -> Message:
     for code, start, end in sections_of(data):
         if code in found and code not in (DATA, SEQUENCE):
             raise UndecodableMessage("a message section comes twice")
+        if code in _BODIES:
+            budget.take(1)
+        else:
+            budget.take_values(data, start, end)
         if code == HEADER:
             header, time_to_live_ms = _read_header(data[start:end])
         elif code == MESSAGE_ANNOTATIONS:
@@ -243,7 +264,7 @@ def _read_sections(data: bytes, real_ms: Callable[[], int]) -> Message:
             value = data[start:end] if rewrite is None else rewrite(data, start)
             section = section_start(code) + value
         found.setdefault(code, []).append(section)
-    if len(found.keys() & {DATA, SEQUENCE, VALUE}) > 1:
+    if len(found.keys() & _BODIES) > 1:
         raise UndecodableMessage("a message has bodies of different kinds")
     if not data:
         raise UndecodableMessage("a message has no sections")
@@ -268,7 +289,7 @@ _EMPTY_DATA = section_start(DATA) + b"\xa0\x00"
 @lru_cache(maxsize=64)
 def read_prelude(prelude: bytes) -> Message:
     """Returns a message that consists of the sections before the bare message, as the compiled module needs it."""
-    return _read_sections(prelude + _EMPTY_DATA, _no_time)
+    return _read_sections(prelude + _EMPTY_DATA, _no_time, ValueBudget(VALUES_MAX))
 
 
 def _no_time() -> int:

@@ -5,7 +5,7 @@
 #include "native.h"
 
 #define ID_BYTES 34 /* a short string of 32 hexadecimal digits */
-#define PRELUDE_MAX_BYTES 1024
+enum { PRELUDE_MAX_BYTES = 1024, VALUES_MAX = 9000 }; /* values of a section; if there are more, the codec counts them */
 #define HISTORY_MAX_BYTES 4096 /* the longest head of a message that the history keeps */
 enum { EXPIRY_TIME = 8, GROUP_ID = 10 }; /* positions in the list of properties */
 enum { HEADER_SECTION = 0x70, PROPERTIES = 0x73, APPLICATION_PROPERTIES, DATA, VALUE = 0x77 }; /* codes of sections */
@@ -90,7 +90,7 @@ static int is_readable(const uint8_t *item, const uint8_t *end) {
 static int check_properties(Items *items, int is_map) {
     const uint8_t *p;
     for (int i = 0; items->count > 0; i++) {
-        if ((p = take_item(items)) == NULL || !is_readable(p, items->next) ||
+        if (i == VALUES_MAX || (p = take_item(items)) == NULL || !is_readable(p, items->next) ||
             (!is_map && i == EXPIRY_TIME && *p != 0x40))
             return 0;
         if (is_map && (i % 2 == 0 ? *p != 0xa1 || items->count == 0 : *p == 0x74 || *p == 0x84 || *p == 0x94))
