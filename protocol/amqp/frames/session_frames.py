@@ -62,6 +62,10 @@ _NOT_AN_ANSWER = ProtocolViolation(
     "amqp:not-allowed", "A begin answers a session that the broker did not begin."
 )
 
+_BACKWARDS = ProtocolViolation(
+    "amqp:invalid-field", "The last delivery of a disposition comes before the first."
+)
+
 
 class Frame(NamedTuple):
     """A complete frame in the client's bytes."""
@@ -263,7 +267,8 @@ def _disposition(
     last = uint_at(data, starts, 2)
     last = first if last is None else last
     if not is_range(first, last):
-        return  # Proton refuses it
+        pieces.act(frame.start, CloseConnection(_BACKWARDS))  # Proton's condition has a space
+        return
     if is_true_at(data, starts, 0):
         _outcomes(sessions, pieces, session, starts, frame, (first, last))
         return

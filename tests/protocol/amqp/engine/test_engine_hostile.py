@@ -118,6 +118,14 @@ VIOLATIONS = {
     "a second open": open_frame(),
 }
 
+CONDITIONS = {
+    "amqp:decode-error",
+    "amqp:not-allowed",
+    "amqp:invalid-field",
+    "amqp:connection:framing-error",
+}
+"""Of AMQP 1.0 §2.8.15 and §2.8.16. Clients decide by the condition what to do."""
+
 
 @pytest.mark.parametrize("violation", VIOLATIONS.values(), ids=VIOLATIONS.keys())
 def test_a_violation_closes_the_connection_with_an_error_that_has_info(violation):
@@ -128,6 +136,7 @@ def test_a_violation_closes_the_connection_with_an_error_that_has_info(violation
 
     assert [1] == [answer.channel + 1 for answer in answers if answer.name == "close"]
     condition, description, info = answers[-1][0].value
+    assert condition in CONDITIONS
     assert [(condition, description)] == recorder.of("transport error")
     assert {"container-id": "broker"} == info
     assert engine.finished
