@@ -55,9 +55,10 @@ class FlowAnswers:
 
     def drained(self, link: EngineLink) -> None:
         """Returns the unused credit of a link."""
-        given_back = lib.pn_link_drained(link.pointer)
-        if given_back > 0:
-            link.drained += given_back
+        # Credit is negative if the client took some back while messages were on their way. Proton would give back that
+        # many, too: it would count deliveries backwards, and the client would get too many messages later.
+        if lib.pn_link_credit(link.pointer) > 0:
+            link.drained += lib.pn_link_drained(link.pointer)
             self._drained.append(link)
         elif link not in self._drains:
             self._drains.append(link)

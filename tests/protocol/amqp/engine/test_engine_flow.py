@@ -133,6 +133,23 @@ def test_a_drain_after_all_credit_was_used_has_the_true_delivery_count():
     assert [0, 3, 0, None, True] == frames(engine.take_output())[0].fields[4:]
 
 
+def test_credit_taken_back_by_a_drain_is_not_given_again():
+    """The client has not yet seen three messages when it takes its credit back. The broker counted them a second time, so
+    that a client which later gave credit for five messages got eight."""
+    engine, _, link = receiving()
+    say(engine, flow(5))
+    send(engine, link, 3)
+    engine.take_output()
+
+    say(engine, flow(0, drain=True))
+    engine.drained(link)
+
+    (answer,) = frames(engine.take_output())
+    assert [0, 3, 0, None, True] == answer.fields[4:]
+    say(engine, flow(5, delivery_count=3))
+    assert 5 == engine.credit(link)
+
+
 def test_drains_can_follow_one_another():
     """With credit and without, the count stays true and credit works again afterwards."""
     engine, _, link = receiving()
