@@ -401,7 +401,7 @@ class Engine:
         the caller must not send. `on_flow` is called when they are sent."""
         if link.closed:
             return 0
-        count: int = lib.pn_link_queued(link.pointer)
+        count = link.queued
         if count:
             self._endpoints.waiting_for_window.add(link)
         return count

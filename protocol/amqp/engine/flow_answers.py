@@ -33,7 +33,7 @@ class FlowAnswers:
         self._output = output
         """The list to which Proton's output is appended."""
         self._drains: list[EngineLink] = []
-        """Links whose drain is to be answered though they have no credit."""
+        """Links whose drain is to be answered."""
         self._drained: list[EngineLink] = []
         """Links whose drain is answered with the next output."""
         self._echoes: list[FlowEcho] = []
@@ -54,14 +54,23 @@ class FlowAnswers:
         self._echoes.append(wanted)
 
     def drained(self, link: EngineLink) -> None:
-        """Returns the unused credit of a link."""
-        # Credit is negative if the client took some back while messages were on their way. Proton would give back that
-        # many, too: it would count deliveries backwards, and the client would get too many messages later.
-        if lib.pn_link_credit(link.pointer) > 0:
-            link.drained += lib.pn_link_drained(link.pointer)
+        """Returns the unused credit of a link, after the deliveries that Proton has queued."""
+        if not lib.pn_link_queued(link.pointer) and self._give_back(link):
             self._drained.append(link)
         elif link not in self._drains:
             self._drains.append(link)
+
+    @staticmethod
+    def _give_back(link: EngineLink) -> bool:
+        """Has Proton return the credit with its next output. Returns False if there is none.
+
+        Credit is negative if the client took some back while messages were on their way. Proton would give back that
+        many, too: it would count deliveries backwards, and the client would get too many messages later. If deliveries
+        are queued, Proton would forget to write the flow when they are sent."""
+        has_credit: bool = lib.pn_link_credit(link.pointer) > 0
+        if has_credit:
+            link.drained += lib.pn_link_drained(link.pointer)
+        return has_credit
 
     def write(self, pump: Callable[[], object]) -> None:
         """Writes all answers. `pump` moves the bytes that Proton has written to the output."""
@@ -70,12 +79,14 @@ class FlowAnswers:
         for link in drains:
             if link.closed:
                 continue
-            if lib.pn_link_queued(link.pointer) > 0:
+            if link.queued:
                 self._drains.append(link)  # deliveries that were sent before must be written before
                 continue
-            delivery_count = (link.sent + link.drained) & SERIAL_MASK
-            state = LinkFlow(link.handle, delivery_count, 0, drain=True)
-            self._write_flow(pump, link.session, link.channel, state)
+            if self._give_back(link):
+                pump()
+            else:
+                state = LinkFlow(link.handle, _delivery_count(link), 0, drain=True)
+                self._write_flow(pump, link.session, link.channel, state)
             self._drained.append(link)
         echoes = self._echoes.copy()
         self._echoes.clear()
@@ -97,9 +108,6 @@ class FlowAnswers:
         resumed = False
         for link in answered:
             if link.closed:
-                continue
-            if lib.pn_link_queued(link.pointer) > 0:
-                self._drained.append(link)
                 continue
             incoming = link.incoming
             incoming.drain_waits = False
@@ -130,10 +138,15 @@ class FlowAnswers:
 def _state_of(link: EngineLink) -> LinkFlow:
     """The state of a link's credit that a flow reports."""
     credit = lib.pn_link_credit(link.pointer)
+    queued = lib.pn_link_queued(link.pointer)
     if link.is_receiver:
-        credit -= lib.pn_link_queued(link.pointer)
         link.drained += lib.pn_link_drained(link.pointer)  # credit that the client returned
         count = link.incoming.initial_delivery_count + link.received + link.drained
-    else:
-        count = link.sent + link.drained
-    return LinkFlow(link.handle, count & SERIAL_MASK, max(0, credit))
+        return LinkFlow(link.handle, count & SERIAL_MASK, max(0, credit - queued))
+    return LinkFlow(link.handle, _delivery_count(link), max(0, credit + queued))
+
+
+def _delivery_count(link: EngineLink) -> int:
+    """The delivery count of a link on which the broker sends. Deliveries that Proton has queued are not sent yet."""
+    queued: int = lib.pn_link_queued(link.pointer)
+    return (link.sent - queued + link.drained) & SERIAL_MASK

@@ -170,6 +170,15 @@ class EngineLink:
         """Deliveries that may still be settled."""
         return sorted((*self.received_deliveries.unsettled, *self.sent_deliveries.unsettled))
 
+    @property
+    def queued(self) -> int:
+        """How many deliveries Proton has queued because the session window is full. Those for which the client has taken
+        the credit back do not count: they wait for credit."""
+        count: int = lib.pn_link_queued(self.pointer)
+        if count:
+            count = max(0, min(count, count + lib.pn_link_credit(self.pointer)))
+        return count
+
     def await_confirmation(self, delivery: Any) -> None:
         """Settles Proton's delivery after the client has settled it. Settles it at once if the client has done so, if it
         is not complete, because the rest is not read, or if too many others wait."""

@@ -187,7 +187,7 @@ class ProtonEvents:
         if local:
             # Proton reports a flow whenever it has written a transfer. Only a link that waits needs it.
             waiting = self._endpoints.waiting_for_window
-            if link not in waiting or lib.pn_link_queued(pointer) > 0:
+            if link not in waiting or link.queued:
                 return
             waiting.remove(link)
         self._handler.on_flow(link)

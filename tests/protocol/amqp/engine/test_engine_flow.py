@@ -273,3 +273,48 @@ def test_a_drain_waits_for_what_a_shut_window_holds_back():
 
     assert ["transfer", "flow"] == [answer.name for answer in answers]
     assert [0, 3, 0, None, True] == answers[-1].fields[4:]
+
+
+def test_a_drain_is_answered_when_a_flow_of_the_session_opens_the_window():
+    """The broker answered only after another flow of the link, for which a client that drains does not wait."""
+    engine, _, link = windowed(2)
+    say(engine, flow(5, incoming_window=2, drain=True))
+    send(engine, link, 3)
+    engine.drained(link)
+    assert ["transfer"] * 2 == [answer.name for answer in frames(engine.take_output())]
+
+    answers = say(engine, flow(incoming_window=9, next_incoming_id=2))
+
+    assert ["transfer", "flow"] == [answer.name for answer in answers]
+    assert [0, 5, 0, None, True] == answers[-1].fields[4:]
+    assert 0 == engine.credit(link)
+
+
+def test_a_drain_takes_back_the_credit_of_messages_behind_a_full_window():
+    """It is answered at once, because these messages cannot be sent. The link never continued: later flows waited for the
+    answer to the drain, which waited for the messages, which waited for credit."""
+    engine, recorder, link = windowed(2)
+    send(engine, link, 5)
+    assert 2 == len(frames(engine.take_output()))
+
+    say(engine, flow(0, delivery_count=2, incoming_window=9, next_incoming_id=2, drain=True))
+    assert 0 == engine.queued(link)
+    engine.drained(link)
+
+    (answer,) = frames(engine.take_output())
+    assert [0, 2, 0, None, True] == answer.fields[4:]
+    credit = flow(2, delivery_count=2, incoming_window=9, next_incoming_id=2)
+    assert ["transfer"] * 2 == [answer.name for answer in say(engine, credit)]
+    assert (link,) == recorder.of("flow")[-1]
+
+
+def test_an_echo_counts_only_messages_that_are_sent():
+    engine, _, link = windowed(2)
+    send(engine, link, 5)
+    engine.take_output()
+
+    (answer,) = say(
+        engine, flow(8, delivery_count=2, incoming_window=0, next_incoming_id=2, echo=True)
+    )
+
+    assert [0, 2, 8, None, False] == answer.fields[4:]
