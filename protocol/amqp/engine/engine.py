@@ -53,6 +53,7 @@ from protocol.amqp.frames.output_frames import (
     without_bare_settlements,
 )
 from protocol.amqp.frames.stream_pieces import (
+    AnswerBegin,
     EndSession,
     FlowEcho,
     InputBytes,
@@ -183,6 +184,8 @@ class Engine:
             if link is not None:
                 dispatch.detach_replaced_link(link)
                 self._pump()  # before the new link's attach
+        elif isinstance(action, AnswerBegin):
+            self._pump()
         elif isinstance(action, LostTransactionPart):
             dispatch.report_lost_part(action.transaction_id)
         else:

@@ -127,7 +127,7 @@ class IncomingSessions:
         del self.by_channel[session.channel]
         self.discarding.discard(session)
         if session in self.unanswered:
-            # Proton's begin does not name the channel any more, and only an end follows it.
+            # Only an end follows the answer to its begin.
             self.unanswered.remove(session)
             self.renumbered.discard(session)
 

@@ -30,6 +30,7 @@ from protocol.amqp.frames.performatives import (
     with_uint,
 )
 from protocol.amqp.frames.stream_pieces import (
+    AnswerBegin,
     CloseConnection,
     EndSession,
     FlowEcho,
@@ -153,7 +154,11 @@ def _begin(_: IncomingSessions, pieces: InputRewriter, __: IncomingSession, fram
     pieces.act(frame.start, CloseConnection(_CHANNEL_IN_USE))
 
 
-def _end(sessions: IncomingSessions, _: InputRewriter, session: IncomingSession, __: Frame) -> None:
+def _end(
+    sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
+) -> None:
+    if session in sessions.unanswered:
+        pieces.act(frame.start, AnswerBegin())
     sessions.end(session)
 
 

@@ -31,6 +31,11 @@ class EndSession(NamedTuple):
     violation: ProtocolViolation
 
 
+class AnswerBegin(NamedTuple):
+    """Writes the answer to a begin, because the client has ended the session in the same read. Proton would not name its
+    channel any more, and the client would take the answer for a session of the broker."""
+
+
 class ReplacedLink(NamedTuple):
     """Detaches a link whose name the client has attached again (AMQP 1.0 §2.6.1, link stealing)."""
 
@@ -64,7 +69,9 @@ class CloseConnection(NamedTuple):
     violation: ProtocolViolation
 
 
-InputAction = EndSession | ReplacedLink | FlowEcho | LostTransactionPart | CloseConnection
+InputAction = (
+    AnswerBegin | EndSession | ReplacedLink | FlowEcho | LostTransactionPart | CloseConnection
+)
 InputPiece = InputBytes | Outcomes | InputAction
 
 

@@ -91,6 +91,16 @@ def test_a_detach_of_an_unknown_handle_or_session_is_not_looked_at():
     assert [b"x"] == recorder.payloads()
 
 
+def test_a_session_ended_in_the_read_that_began_it_is_answered():
+    """The begin had no remote channel, so clients took it for a session that the broker begins."""
+    engine, _ = opened()
+
+    begin, end = say(engine, begin_frame(4) + frame("end", channel=4))
+
+    assert ("begin", 4, "end") == (begin.name, begin[0], end.name)
+    assert begin.channel == end.channel
+
+
 def test_a_session_ended_in_the_read_that_began_it_goes_without_a_trace():
     engine, recorder = opened()
 
