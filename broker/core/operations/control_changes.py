@@ -182,10 +182,12 @@ class ControlChanges:
         messages = [one for one in found if one is not None and one.lock_token is None]
         if not messages:
             return 0
-        self._check_destination(queue, entity, messages, turn)
+        if entity.main.delivery.requires_sessions or isinstance(entity.definition, TopicDefinition):
+            self._need_bodies(messages, turn)
+        copies = list(map(_never_delivered, messages))
+        self._check_destination(queue, entity, copies)
         ready = [message for message in messages if message.waits]
         queue.remove(messages)
-        copies = list(map(_never_delivered, messages))
         queue.discard_ready(ready)
         turn.count(queue.counts, Outcome.FORWARDED, len(copies))
         recorded = len(turn.transitions)
@@ -205,28 +207,25 @@ class ControlChanges:
             )
         return len(copies)
 
-    def _check_destination(
-        self, queue: Queue, entity: Entity, messages: Sequence[Message], turn: Turn
-    ) -> None:
-        """Raises if the entity cannot take the messages."""
+    def _check_destination(self, queue: Queue, entity: Entity, copies: Sequence[Message]) -> None:
+        """Raises if the entity cannot take copies of messages of this queue. Sets their session ids. The messages stay as
+        they are: if one is refused, all stay."""
         needs_sessions = entity.main.delivery.requires_sessions
-        if needs_sessions or isinstance(entity.definition, TopicDefinition):
-            self._need_bodies(messages, turn)
         entity.begin_screening()
         size = 0
-        for message in messages:
-            before_bytes = -message.size if entity.usage is queue.usage else size
-            error = entity.size_error(message.size, before_bytes)
+        for copy in copies:
+            before_bytes = -copy.size if entity.usage is queue.usage else size
+            error = entity.size_error(copy.size, before_bytes)
             if error is not None:
                 raise error
-            size += message.size
-            if message.session_id is None and message.body is not None:
-                message.session_id = self._context.reader.session_id(message.body)
-            if message.body is not None:
-                entity.screen(message)
-            if needs_sessions and message.session_id is None:
+            size += copy.size
+            if copy.session_id is None and copy.body is not None:
+                copy.session_id = self._context.reader.session_id(copy.body)
+            if copy.body is not None:
+                entity.screen(copy)
+            if needs_sessions and copy.session_id is None:
                 raise NotAllowed(
-                    f"Message {message.sequence_number} has no session id, and the entity "
+                    f"Message {copy.sequence_number} has no session id, and the entity "
                     f"'{entity.path}' requires sessions."
                 )
 
