@@ -1,20 +1,18 @@
-"""A topic: copies each message to the matching subscriptions.
+"""A topic: stores a copy of each message for each matching subscription.
 
-`rule_index.py` finds the matching subscriptions. A body is stored once for all copies, and deleted
-with the last copy.
+`rule_index.py` finds the matching subscriptions, and `subscription_copies.py` makes the copies. A body
+is stored once for all copies, and deleted with the last copy.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.core.contract.counting import DeadLetterCause, Outcome
+from broker.core.contract.counting import Outcome
 from broker.core.contract.errors import NotAllowed, UndecodableMessage
 from broker.core.contract.message import MessageState
-from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.records import (
     MessagesDeleted,
     MessagesStored,
@@ -23,35 +21,29 @@ from broker.core.contract.records import (
 )
 from broker.core.contract.transitions import TransitionKind
 from broker.core.entities.entity import Entity
+from broker.core.entities.subscription_copies import (
+    SubscriptionCopies,
+    count_copies,
+    limit_time_to_live,
+)
 from broker.core.messages.message_rows import rows_of
-from broker.core.queues.arrival import enqueue, enqueue_dead_letters, store, store_copies
-from broker.core.queues.dead_lettering import count_dead_letters
+from broker.core.queues.arrival import store, store_copies
 from broker.core.queues.quota_usage import QuotaUsage
 from broker.core.routing.rule_index import TopicRules
-from broker.core.routing.sql.system_properties import SESSION_ID, TIME_TO_LIVE
-from config.model.definitions import UNLIMITED_MS, SubscriptionDefinition
-from config.model.ticks import TICKS_PER_SECOND, TimeSpanTicks, ticks_of_span
+from config.model.definitions import UNLIMITED_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from broker.core.contract.effects import EntityView
     from broker.core.contract.message import Message
-    from broker.core.contract.message_changes import MessageChanges
     from broker.core.contract.records import MessageRow
     from broker.core.contract.turn import Turn
     from broker.core.entities.subscription import Subscription
     from broker.core.queues.namespace_context import NamespaceContext
-    from broker.core.queues.queue import Queue
     from broker.core.routing.compiled_rule import CompiledRule
     from broker.core.routing.rule_index import RoutedCopies
     from config.model.definitions import EntityDefinition
-
-_TICKS_PER_MS = TICKS_PER_SECOND // 1_000
-NO_SESSION_REASON = "Session id is null."
-NO_SESSION_DESCRIPTION = (
-    "Session enabled entity doesn't allow a message whose session identifier is null."
-)
 
 
 class Topic(Entity):
@@ -179,9 +171,8 @@ class Topic(Entity):
         if messages and self._rules.plain and self._may_copy_at_once:
             self._copy_at_once(messages, now_ms, turn)
             return
-        copies = _Copies(self)
+        copies = self._new_copies()
         payloads: list[PayloadRow] = []
-        context = self.context
         routed: Sequence[RoutedCopies[Entity]] = ()
         unmatched: list[Message] = []
         count = 0
@@ -190,17 +181,12 @@ class Topic(Entity):
             before = routed
             routed = self._route(message)
             if routed is not before:  # without selective rules it is always the same list
-                count = sum(_copies_of(one) for one in routed)
+                count = count_copies(routed)
             if not count:
                 unmatched.append(message)
                 continue
-            first_id = context.ids.take_messages(count + (count > 1))
-            message.id = message.payload_id = first_id
-            if count > 1:
-                context.payloads.share(first_id, count)
-            context.payloads.add_bodies(message.size * count)
-            payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
-            copies.make(message, routed, first_id + (count > 1), is_new=True)
+            first_id = self._store_body(message, count, payloads)
+            copies.make(message, routed, first_id, is_new=True)
         if history is not None and messages:
             history.accepted_by_topic(self.main, messages, turn)
         self._place(copies, unmatched, now_ms, turn)
@@ -220,19 +206,25 @@ class Topic(Entity):
         """Store a copy of each message for each subscription that takes every message."""
         queues = [routed.subscription.main for routed in self._rules.plain]
         count = len(queues)
-        context = self.context
         rows: list[MessageRow] = []
         payloads: list[PayloadRow] = []
         for message in messages:
             self._number(message)
-            first_id = context.ids.take_messages(count + (count > 1))
-            message.payload_id = first_id
-            if count > 1:
-                context.payloads.share(first_id, count)
-            context.payloads.add_bodies(message.size * count)
-            payloads.append(PayloadRow(first_id, message.body or b"", message.annotations))
-            rows += store_copies(message, queues, first_id + (count > 1), now_ms)
+            first_id = self._store_body(message, count, payloads)
+            rows += store_copies(message, queues, first_id, now_ms)
         turn.records.append(MessagesStored(rows, payloads))
+
+    def _store_body(self, message: Message, count: int, payloads: list[PayloadRow]) -> int:
+        """Add the body of a new message, which all its copies share. Returns the id of the first copy."""
+        context = self.context
+        is_shared = count > 1
+        body_id = context.ids.take_messages(count + is_shared)
+        message.id = message.payload_id = body_id
+        if is_shared:
+            context.payloads.share(body_id, count)
+        context.payloads.add_bodies(message.size * count)
+        payloads.append(PayloadRow(body_id, message.body or b"", message.annotations))
+        return body_id + is_shared
 
     def _only_subscription(self, messages: Sequence[Message]) -> Entity | None:
         """Returns the subscription that gets all of these messages unchanged, if it is the only one."""
@@ -250,7 +242,7 @@ class Topic(Entity):
         """See `Entity.republish`. Stores a copy for each matching subscription."""
         self.restart_idle_time(now_ms)
         payloads = self.context.payloads
-        copies = _Copies(self)
+        copies = self._new_copies()
         moved: list[Message] = []
         copied: list[Message] = []
         gone: list[Message] = []
@@ -259,9 +251,9 @@ class Topic(Entity):
             if not message.enqueue_sequence_number:
                 self._number(message)
             else:
-                self.limit_time_to_live(message)
+                limit_time_to_live(message, self.main.default_time_to_live_ms)
             routed = self._route(message)
-            count = sum(_copies_of(one) for one in routed)
+            count = count_copies(routed)
             made = len(copies.all)
             if count == 1:
                 copies.make(message, routed, message.id)
@@ -287,8 +279,11 @@ class Topic(Entity):
             unreferenced = payloads.release(gone)
             turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))
 
+    def _new_copies(self) -> SubscriptionCopies:
+        return SubscriptionCopies(self.context.reader, self.main.default_time_to_live_ms)
+
     def _place(
-        self, copies: _Copies, unmatched: Sequence[Message], now_ms: int, turn: Turn
+        self, copies: SubscriptionCopies, unmatched: Sequence[Message], now_ms: int, turn: Turn
     ) -> None:
         """Add copies to their queues, and count the messages of which there is none."""
         copies.place(now_ms, turn)
@@ -338,7 +333,7 @@ class Topic(Entity):
     def _number(self, message: Message) -> None:
         message.enqueue_sequence_number = self.main.reserve_number()
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
-            self.limit_time_to_live(message)
+            limit_time_to_live(message, self.main.default_time_to_live_ms)
 
     def _number_all(self, messages: Sequence[Message]) -> None:
         number = self.main.last_sequence_number
@@ -348,15 +343,7 @@ class Topic(Entity):
         self.main.skip_numbers(number)
         if self.main.default_time_to_live_ms < UNLIMITED_MS:
             for message in messages:
-                self.limit_time_to_live(message)
-
-    def limit_time_to_live(self, message: Message) -> None:
-        """Let a message live no longer than the topic allows."""
-        live_ms = self.main.default_time_to_live_ms
-        if live_ms < UNLIMITED_MS and (
-            message.time_to_live_ms is None or message.time_to_live_ms > live_ms
-        ):
-            message.time_to_live_ms = live_ms
+                limit_time_to_live(message, self.main.default_time_to_live_ms)
 
     def _route(self, message: Message) -> Sequence[RoutedCopies[Entity]]:
         routed = self._routed.pop(message, None)
@@ -379,123 +366,3 @@ class Topic(Entity):
             sql_filter_count=self._rules.rule_count - self._rules.correlation_filter_count,
             correlation_filter_count=self._rules.correlation_filter_count,
         )
-
-
-class _Copies:
-    """New copies, collected for each queue."""
-
-    __slots__ = ("_causes", "_dead", "_live", "_topic", "all", "rules")
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-        self.all: list[Message] = []
-        self.rules: list[str | None] = []
-        """The rule that made each copy. None if a rule failed."""
-        self._live: dict[Queue, list[Message]] = {}
-        self._dead: dict[Queue, list[Message]] = {}
-        self._causes: dict[tuple[Queue, str, DeadLetterCause], list[Message]] = {}
-
-    def make(
-        self,
-        message: Message,
-        routed: Sequence[RoutedCopies[Entity]],
-        first_id: int,
-        *,
-        is_new: bool = False,
-    ) -> None:
-        """Create a copy for each subscription, with ids from `first_id` on. If the message is new,
-        it is used as the first copy."""
-        next_id = first_id
-        own_changes = message.changes
-        own_session_id, own_live_ms = message.session_id, message.time_to_live_ms
-        for subscription, message_changes, error, rules in routed:
-            main = subscription.main
-            self.rules += rules
-            for changes in message_changes:
-                copy = message if is_new and next_id == first_id else message.copy()
-                copy.id = next_id
-                next_id += 1
-                copy.delivery_count = 0
-                copy.expires_at_ms = 0
-                copy.session_id, copy.time_to_live_ms = own_session_id, own_live_ms
-                copy.changes = own_changes if changes is None else changes
-                if changes is not None and changes.system:
-                    self._use_system_properties(copy, changes.system, own_changes or EMPTY)
-                if main.delivery.requires_sessions and copy.session_id is None:
-                    cause = DeadLetterCause.NO_SESSION_ID
-                    self._dead_letter(
-                        copy, subscription, NO_SESSION_REASON, NO_SESSION_DESCRIPTION, cause
-                    )
-                else:
-                    self._live.setdefault(main, []).append(copy)
-                self.all.append(copy)
-            if error is not None and _keeps_failures(subscription):
-                copy = message.copy()
-                copy.id = next_id
-                next_id += 1
-                copy.session_id, copy.time_to_live_ms = own_session_id, own_live_ms
-                copy.changes = own_changes
-                cause = DeadLetterCause.FILTER
-                self.rules.append(None)
-                self._dead_letter(copy, subscription, error.reason, str(error), cause)
-                self.all.append(copy)
-
-    def _use_system_properties(
-        self, copy: Message, system: Mapping[str, bytes | None], before: MessageChanges
-    ) -> None:
-        """Let a session id or time to live that an action has set decide on the session and the expiry."""
-        properties = self._topic.context.reader.system_properties(copy)
-        if _has_new(SESSION_ID, system, before):
-            session_id = properties[SESSION_ID]
-            copy.session_id = None if session_id is None else str(session_id)
-        if _has_new(TIME_TO_LIVE, system, before):
-            span = properties[TIME_TO_LIVE]
-            copy.time_to_live_ms = None
-            if isinstance(span, timedelta | TimeSpanTicks):
-                # Less than a millisecond is one: 0 would mean that it never expires.
-                copy.time_to_live_ms = max(1, ticks_of_span(span) // _TICKS_PER_MS)
-            self._topic.limit_time_to_live(copy)
-
-    def place(self, now_ms: int, turn: Turn) -> None:
-        """Add the copies to their queues."""
-        for queue, copies in self._live.items():
-            enqueue(queue, copies, now_ms)
-        for queue, copies in self._dead.items():
-            for copy in copies:
-                copy.enqueued_time_ms = now_ms
-            enqueue_dead_letters(queue, copies)
-        for (main, reason, cause), copies in self._causes.items():
-            count_dead_letters(main, copies, reason, turn, cause)
-
-    def _dead_letter(
-        self,
-        copy: Message,
-        subscription: Entity,
-        reason: str,
-        description: str,
-        cause: DeadLetterCause,
-    ) -> None:
-        changes: MessageChanges = copy.changes or EMPTY
-        copy.changes = replace(
-            changes, dead_letter_reason=reason, dead_letter_description=description
-        )
-        self._dead.setdefault(subscription.dead_letters, []).append(copy)
-        self._causes.setdefault((subscription.main, reason, cause), []).append(copy)
-
-
-def _has_new(name: str, system: Mapping[str, bytes | None], before: MessageChanges) -> bool:
-    """Whether a rule has set a system property. `system` also has what earlier rules have set."""
-    return name in system and system[name] != before.system.get(name, b"")
-
-
-def _copies_of(routed: RoutedCopies[Entity]) -> int:
-    failed = routed.error is not None and _keeps_failures(routed.subscription)
-    return len(routed.copies) + failed
-
-
-def _keeps_failures(subscription: Entity) -> bool:
-    definition = subscription.definition
-    return (
-        isinstance(definition, SubscriptionDefinition)
-        and definition.dead_lettering_on_filter_errors
-    )

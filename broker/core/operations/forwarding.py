@@ -17,7 +17,7 @@ from broker.core.contract.errors import (
 )
 from broker.core.contract.message_changes import EMPTY
 from broker.core.contract.transitions import TransitionKind
-from broker.core.entities.topic import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
+from broker.core.entities.subscription_copies import NO_SESSION_DESCRIPTION, NO_SESSION_REASON
 from broker.core.queues.dead_lettering import dead_letter
 from broker.core.queues.queue import MAIN
 from broker.core.queues.receiver import BURST_MAX_BYTES, BURST_MAX_MESSAGES
