@@ -22,6 +22,7 @@ from broker.core.contract.settlement_values import (
     COMPLETE,
     DEAD_LETTER,
     DEFER,
+    ReceiveMode,
     Settlement,
     SettlementKind,
 )
@@ -29,6 +30,7 @@ from broker.core.contract.turn import Turn
 from broker.core.entities.stored_definitions import definition_from_json, definition_to_json
 from broker.core.messages.identifiers import MessageIds
 from broker.core.namespace import Namespace
+from broker.core.queues.queue import RESERVED_NUMBERS
 from config.model.definitions import (
     AuthorizationRule,
     CorrelationFilter,
@@ -49,6 +51,7 @@ from tests.support.core_dialogue import (
     T2,
     Advance,
     CoreDialogue,
+    NamedPeer,
     R,
     S,
     attach_receiver,
@@ -199,17 +202,32 @@ def test_shared_payloads_are_still_shared():
         assert (name == "x") == bool(later.commit().payloads)
 
 
-def test_a_topic_goes_on_numbering():
-    """Where its copies say it was."""
+@pytest.mark.parametrize("names", ["x", "xy"])
+@pytest.mark.parametrize("sent_count", [2, RESERVED_NUMBERS + 2])
+def test_a_topic_assigns_no_number_again(names, sent_count):
+    """Although the store has neither the messages of a topic nor, in the end, a copy of them."""
     dialogue = CoreDialogue(
-        entities={"t": TopicDefinition(), "t/Subscriptions/x": SubscriptionDefinition()},
+        entities={
+            "t": TopicDefinition(),
+            **{f"t/Subscriptions/{name}": SubscriptionDefinition() for name in names},
+        },
         attach=False,
     )
-    dialogue.run(AttachSender(S, "t"), send("a", "b"))
-    later = dialogue.restarted()
-    later.run(AttachSender(S, "t"))
-    (record,) = later.run(send("c")).records
-    assert [3] == [row.enqueue_sequence_number for row in record.rows]
+    numbers = set()
+    for restarts in range(1, 4):
+        dialogue.run(AttachSender(S, "t"))
+        receivers = [NamedPeer(name) for name in names]
+        for receiver in receivers:
+            path = f"t/Subscriptions/{receiver.name}"
+            mode = ReceiveMode.RECEIVE_AND_DELETE
+            dialogue.run(attach_receiver(receiver, path, mode=mode))
+            dialogue.run(credit(10_000, to=receiver))
+        for count in range(sent_count):
+            copies = dialogue.deliveries(send(f"m{count}"))
+            numbers |= {copy.enqueue_sequence_number for copy in copies}
+        assert restarts * sent_count == len(numbers)
+        dialogue = dialogue.restarted()
+        assert not dialogue.store.load().messages
 
 
 def test_several_namespaces_share_one_store():

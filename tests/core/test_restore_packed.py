@@ -166,8 +166,7 @@ def test_packed_messages_expire_after_a_restart():
 
 
 def test_copies_are_packed_and_share_their_bodies_after_a_restart():
-    """The sequence numbers of the topic continue, and a body stays until its last copy is
-    deleted."""
+    """A body stays until its last copy is deleted."""
     paths = [f"t/Subscriptions/s{n}" for n in range(2)]
     before = CoreDialogue(
         entities={"t": TopicDefinition(), **{path: SubscriptionDefinition() for path in paths}},
@@ -185,17 +184,22 @@ def test_copies_are_packed_and_share_their_bodies_after_a_restart():
     later.serve(send("last"))
     received = later.receive(credit(COUNT + 1))
     assert [*SENT, "last"] == texts(received)
-    assert list(range(1, COUNT + 2)) == [one.enqueue_sequence_number for one in received]
+    *numbers, last = [one.enqueue_sequence_number for one in received]
+    assert list(range(1, COUNT + 1)) == numbers
+    assert last > COUNT
 
 
 def test_a_topic_continues_its_numbers_after_packed_copies():
-    """The copies of its only subscription may look like messages that were sent there."""
+    """Older stores have no numbers of topics. The copies of its only subscription may look like
+    messages that were sent there."""
     before = CoreDialogue(
         entities={"t": TopicDefinition(), "t/subscriptions/s": SubscriptionDefinition()},
         attach=False,
     )
     before.run(AttachSender(S, "t"))
     before.serve(send(*SENT[: COUNT - 1]))  # the last block is full
+    topic = queue_of(before, "t")
+    del before.commit()._sequence_numbers[topic.entity_id, topic.sub_queue]
     later = restarted(before)
     assert packed_count(later, "t/subscriptions/s") > 0
     assert COUNT - 1 == queue_of(later, "t").last_sequence_number

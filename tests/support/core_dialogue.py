@@ -326,9 +326,14 @@ class CoreDialogue:
         return turn
 
     def outcomes_of(self, *steps: Command | Advance) -> list[object]:
-        """Run steps in one turn. Returns their records and effects in short form."""
+        """Run steps in one turn. Returns their records and effects in short form, without the numbers
+        that a topic reserves now and then."""
         turn = self.run(*steps)
-        return [shorten(outcome) for outcome in (*turn.records, *turn.effects)]
+        return [
+            shorten(outcome)
+            for outcome in (*turn.records, *turn.effects)
+            if not isinstance(outcome, records.SequenceNumbersSkipped)
+        ]
 
     def ask(self, command: Command) -> Any:
         """Returns the value of the reply to a request. Raises the refusal."""

@@ -138,7 +138,8 @@ class EntityDeleted(NamedTuple):
 
 class SequenceNumbersSkipped(NamedTuple):
     """Sequence numbers that a queue does not assign again, although the store has no message with them: entity
-    id, sub-queue and the highest such number. A copy of an entity continues with the numbers of its original."""
+    id, sub-queue and the highest such number. A copy of an entity continues with the numbers of its original, and a topic reserves the numbers that
+    its messages have in the subscriptions."""
 
     rows: Sequence[tuple[int, int, int]]
 

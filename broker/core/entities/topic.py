@@ -163,6 +163,7 @@ class Topic(Entity):
         if only is not None:
             self._number_all(messages)
             store(only.main, messages, now_ms, turn)
+            self.main.record_numbers(turn)
             if history is not None:
                 history.accepted_by_topic(self.main, messages, turn)
                 rules = self._rules.plain[0].rules * len(messages)
@@ -192,6 +193,7 @@ class Topic(Entity):
         self._place(copies, unmatched, now_ms, turn)
         if payloads:
             turn.records.append(MessagesStored(rows_of(copies.all), payloads))
+            self.main.record_numbers(turn)
 
     @property
     def _may_copy_at_once(self) -> bool:
@@ -213,6 +215,7 @@ class Topic(Entity):
             first_id = self._store_body(message, count, payloads)
             rows += store_copies(message, queues, first_id, now_ms)
         turn.records.append(MessagesStored(rows, payloads))
+        self.main.record_numbers(turn)
 
     def _store_body(self, message: Message, count: int, payloads: list[PayloadRow]) -> int:
         """Add the body of a new message, which all its copies share. Returns the id of the first copy."""
@@ -275,6 +278,8 @@ class Topic(Entity):
             turn.records.append(MessagesUpdated(rows_of(moved)))
         if copied:
             turn.records.append(MessagesStored(rows_of(copied), ()))
+        if copies.all:
+            self.main.record_numbers(turn)
         if gone:
             unreferenced = payloads.release(gone)
             turn.records.append(MessagesDeleted([m.id for m in gone], unreferenced))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.contract.counting import Outcome
 from broker.core.contract.effects import CreditNeeded, Deliver
 from broker.core.contract.message import MessageState, contents_of
+from broker.core.contract.records import SequenceNumbersSkipped
 from broker.core.contract.transitions import TransitionKind
 from broker.core.queues.dispatcher import Dispatcher
 from broker.core.queues.locks import SESSION_MESSAGE_LOCKED_UNTIL_MS, Locks, group_of
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 MAIN = 0
 DEAD_LETTERS = 1
 TRANSFER_DEAD_LETTERS = 2
+
+RESERVED_NUMBERS = 1_000
+"""How many sequence numbers of a topic one record reserves."""
 
 _ACTIVE = MessageState.ACTIVE
 _DELIVERED = Outcome.DELIVERED
@@ -68,6 +72,7 @@ class Queue:
         "overdue_ms",
         "path",
         "receivers",
+        "reserved_number",
         "scheduled_count",
         "size_bytes",
         "sub_queue",
@@ -110,6 +115,8 @@ class Queue:
         """Locks and times to live that end until this time have ended, although the backlog still
         has to process them (`backlog.py`). 0 if nothing is left to do."""
         self.last_sequence_number = 0
+        self.reserved_number = 0
+        """No record is needed for numbers up to this one: see `record_numbers`."""
         self.count = 0
         self.deferred_count = 0
         self.scheduled_count = 0
@@ -132,6 +139,15 @@ class Queue:
     def skip_numbers(self, highest_number: int) -> None:
         """Never assign this sequence number or a lower one: they are in use."""
         self.last_sequence_number = max(self.last_sequence_number, highest_number)
+
+    def record_numbers(self, turn: Turn) -> None:
+        """Record that the numbers of a topic are not assigned again. The store has no messages with
+        them, only copies in the subscriptions, and these are deleted. Numbers are reserved ahead, so
+        that few sends need a record. After a restart the numbers continue after the reserved ones."""
+        if self.last_sequence_number > self.reserved_number:
+            self.reserved_number = self.last_sequence_number + RESERVED_NUMBERS
+            numbers = self.entity_id, self.sub_queue, self.reserved_number
+            turn.records.append(SequenceNumbersSkipped([numbers]))
 
     def enter(self, first_number: int, messages: Sequence[Message], size: int) -> None:
         """Add messages with consecutive numbers from this one on."""

@@ -405,7 +405,7 @@ def test_copies_are_recorded_as_they_are_in_their_queues(
     dialogue = topic_book(limited=limited, **{f"s{number}": other for number in range(3)})
     sent = [message(f"{number}", time_to_live_ms=time_to_live_ms) for number in range(3)]
     sent[1].header = 77
-    (record,) = dialogue.run(send(*sent)).records
+    record, _ = dialogue.run(send(*sent)).records
     stored = {row.id: row for row in record.rows}
     assert 12 == len(stored) == len(record.rows)
     queues = [entity.main for entity in dialogue.namespace.entities() if entity.path != "t"]

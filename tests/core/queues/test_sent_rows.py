@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 def record_of(dialogue: CoreDialogue, *messages) -> MessagesStored:
-    (record,) = dialogue.run(send(*messages)).records
+    record, *_ = dialogue.run(send(*messages)).records
     assert isinstance(record, MessagesStored)
     return record
 
