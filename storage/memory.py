@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from broker.core.contract.records import Record
     from storage.contract import BackgroundCommits
 
+SUB_QUEUES = range(3)
+"""The main queue, the dead letters and the transfer dead letters."""
 _ID = itemgetter(0)
 
 
@@ -64,7 +66,8 @@ class MemoryStore:
         self._payloads: dict[int, PayloadRow | bytes] = {}
         """By id. Only the body, if there are no annotations."""
         self._sequence_numbers: dict[tuple[int, int], int] = {}
-        self._session_states: dict[tuple[int, str], SessionStateSet] = {}
+        self._session_states: dict[int, dict[str, SessionStateSet]] = {}
+        """By entity id, then by session id."""
         self._message_ids: dict[int, dict[str, int]] = {}
         self._message_id_deadlines: dict[int, list[tuple[int, str]]] = {}
         self._takers: dict[type[Record], Callable[[Any], None]] = {
@@ -103,7 +106,9 @@ class MemoryStore:
                 rows[message_id - rows.first_id] if isinstance(rows, SentRows) else rows
                 for message_id, rows in self._messages.items()
             ],
-            session_states=list(self._session_states.values()),
+            session_states=[
+                state for states in self._session_states.values() for state in states.values()
+            ],
             message_ids=[
                 (entity_id, message_id, until_ms)
                 for entity_id, seen in self._message_ids.items()
@@ -177,11 +182,11 @@ class MemoryStore:
             payloads.pop(payload_id, None)
 
     def _set_session_state(self, record: SessionStateSet) -> None:
-        session = record.entity_id, record.session_id
         if record.state is None:
-            self._session_states.pop(session, None)
+            self._session_states.get(record.entity_id, {}).pop(record.session_id, None)
         else:
-            self._session_states[session] = record
+            states = self._session_states.setdefault(record.entity_id, {})
+            states[record.session_id] = record
 
     def _remember_message_ids(self, record: MessageIdsSeen) -> None:
         self._message_ids.setdefault(record.entity_id, {}).update(record.seen)
@@ -227,7 +232,6 @@ class MemoryStore:
         entity_id = record.entity_id
         self._entities.pop(entity_id, None)
         self._rules.pop(entity_id, None)
-        for session in [key for key in self._session_states if key[0] == entity_id]:
-            del self._session_states[session]
-        for queue in [key for key in self._sequence_numbers if key[0] == entity_id]:
-            del self._sequence_numbers[queue]
+        self._session_states.pop(entity_id, None)
+        for sub_queue in SUB_QUEUES:
+            self._sequence_numbers.pop((entity_id, sub_queue), None)

@@ -115,7 +115,11 @@ class FakeStore(MemoryStore):
     @property
     def session_states(self) -> dict[tuple[int, str], SessionStateSet]:
         """By entity id and session id."""
-        return self._session_states
+        return {
+            (entity_id, session_id): state
+            for entity_id, states in self._session_states.items()
+            for session_id, state in states.items()
+        }
 
     # ---- what it is given ---------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ def test_a_store_with_both_spellings_is_read_as_one_session(dialogue, state):
     dialogue.run(send(message("1", session="blue")))
     store = dialogue.commit()
     for at_ms, name, value in ((2, "BLUE", b"newer"), (1, "Blue", b"older"), (0, "blue", b"old")):
-        store.session_states[1, name] = SessionStateSet(1, name, value, START_MS + at_ms)
+        store.commit([SessionStateSet(1, name, value, START_MS + at_ms)])
     later = dialogue.restarted()
     assert ["blue"] == later.ask(ListSessions(CLIENT, "l", "q", 0, 9))
     later.run(attach_receiver(R, session="BLUE"))
