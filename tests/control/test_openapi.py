@@ -31,6 +31,23 @@ ANSWERED_IDS = [operation["operationId"] for _, _, operation in ANSWERED]
 EXAMPLES_PER_OPERATION = 15
 
 
+@pytest.mark.parametrize("operation", OPERATIONS, ids=IDS)
+def test_an_operation_takes_the_sub_queues_that_it_promises(operation, api):
+    """GET /entity, /sessions and /rules are about entities, and do not say that a sub-queue may follow."""
+    path, method, described = operation
+    promised = [
+        one["name"]
+        for one in described.get("parameters", ())
+        if "sub-queue may follow" in one.get("description", "")
+    ]
+    if method == "get" and promised == ["entity"]:
+        query = {"entity": "orders/$deadletterqueue", "sequence_number": "1"}
+        needed = {one["name"] for one in described["parameters"] if one.get("required")}
+        asked = {name: value for name, value in query.items() if name in needed}
+        answer = api.request(method.upper(), path, query=asked)
+        assert answer.status == 200 or answer.content["error"]["code"] != "entity_not_found"
+
+
 def resolved(schema: Any) -> Any:
     """Returns a schema with its references replaced."""
     if isinstance(schema, dict):

@@ -25,6 +25,7 @@ from protocol.http.control.pacing import Pace
 from protocol.http.control.request_models import (
     AnswerModel,
     EntityPath,
+    QueuePath,
     RequestModel,
     SubQueue,
     queue_path,
@@ -47,7 +48,7 @@ SequenceNumbers = list[int]
 class MessageSelection(RequestModel):
     """Messages by their sequence numbers, or by state, session or expression."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue = SubQueue.MAIN
     sequence_numbers: SequenceNumbers | None = Field(
         None, min_length=1, max_length=NUMBERS_MAX, description="these messages: all or none"
@@ -103,7 +104,7 @@ class ResubmitBody(MessageSelection):
 class ExpireLocksBody(RequestModel):
     """Which locks to expire: those of these messages, the lock of a session, or all message locks."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue = SubQueue.MAIN
     sequence_numbers: SequenceNumbers | None = Field(None, min_length=1, max_length=NUMBERS_MAX)
     session: str | None = Field(None, max_length=1000)
@@ -112,7 +113,7 @@ class ExpireLocksBody(RequestModel):
 class PurgeBody(RequestModel):
     """What to purge."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue | None = Field(
         None,
         description="only this queue; without it, the entity with its sub-queues, and a topic with its subscriptions",

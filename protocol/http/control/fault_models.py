@@ -23,7 +23,7 @@ from protocol.http.control import control_errors
 from protocol.http.control.expressions import TEXT_MAX_CHARACTERS
 from protocol.http.control.request_models import (
     AnswerModel,
-    EntityPath,
+    QueuePath,
     RequestModel,
     SubQueue,
     queue_path,
@@ -124,7 +124,7 @@ class NewFault(RequestModel):
         examples=["busy-orders"],
     )
     operation: Operation = Field(description="what a client does")
-    entity: EntityPath | None = None
+    entity: QueuePath | None = None
     sub_queue: SubQueue | None = Field(
         None, description="the queue itself or one of its sub-queues; main if only entity is set"
     )

@@ -26,7 +26,7 @@ from protocol.http.control.message_json import (
 from protocol.http.control.message_types import write_types
 from protocol.http.control.request_models import (
     AnswerModel,
-    EntityPath,
+    QueuePath,
     RequestModel,
     SubQueue,
     queue_path,
@@ -55,7 +55,7 @@ class State(StrEnum):
 class MessagesQuery(RequestModel):
     """Which messages."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue = SubQueue.MAIN
     state: State | None = Field(
         None, description="only messages in this state; dead_lettered selects the dead-letter queue"
@@ -88,7 +88,7 @@ class MessagesAnswer(AnswerModel):
 class MessageQuery(RequestModel):
     """Which message."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue = SubQueue.MAIN
     sequence_number: int = Field(ge=1, le=SEQUENCE_NUMBER_MAX)
     body: BodyFormat = BodyFormat.AUTO

@@ -68,6 +68,15 @@ EntityPath = Annotated[
     Field(
         min_length=1,
         max_length=1000,
+        description="the name of a queue or topic, or topic/subscriptions/name",
+        examples=["orders", "events/subscriptions/audit"],
+    ),
+]
+QueuePath = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=1000,
         description="the name of a queue or topic, or topic/subscriptions/name; a sub-queue may follow, such as "
         "orders/$deadletterqueue",
         examples=["orders", "events/subscriptions/audit"],

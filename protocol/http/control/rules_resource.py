@@ -29,6 +29,7 @@ from protocol.http.control.messages_resource import SEQUENCE_NUMBER_MAX
 from protocol.http.control.request_models import (
     AnswerModel,
     EntityPath,
+    QueuePath,
     RequestModel,
     SubQueue,
     queue_path,
@@ -69,7 +70,7 @@ class RulesQuery(RequestModel):
 class StoredMessage(RequestModel):
     """A message that the broker has."""
 
-    entity: EntityPath
+    entity: QueuePath
     sub_queue: SubQueue = SubQueue.MAIN
     sequence_number: int = Field(ge=1, le=SEQUENCE_NUMBER_MAX)
 

@@ -15,7 +15,7 @@ from protocol.http.control.message_json import BodyFormat, MessageAnswer, write_
 from protocol.http.control.messages_resource import State, compiled, selected_queue
 from protocol.http.control.request_models import (
     AnswerModel,
-    EntityPath,
+    QueuePath,
     RequestModel,
     SubQueue,
     split_queue_path,
@@ -44,7 +44,7 @@ class Settledness(StrEnum):
 class Condition(RequestModel):
     """A number of messages, or `is`."""
 
-    entity: EntityPath | None = Field(
+    entity: QueuePath | None = Field(
         None, description="required unless `is` is about all entities of the namespace"
     )
     is_: Settledness | None = Field(
