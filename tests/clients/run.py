@@ -92,7 +92,7 @@ class Matrix:
 
     def make_faults(self, client: Client) -> Report:
         """The scenarios in which the broker is told to make faults."""
-        report = self._start(client, "faults")
+        report = self._start(client, "faults", prefix=f"{self._prefix(client)}-faults")
         for name in FAULTS:
             report.outcomes.setdefault(name, NOT_REPORTED)
         report.problem = report.problem or self._broken()
@@ -104,10 +104,12 @@ class Matrix:
         outcome = report.outcomes.get(ROUND_TRIP) if report else None
         return outcome is not None and outcome.outcome == "passed"
 
-    def _start(self, client: Client, *arguments: str) -> Report:
+    def _start(self, client: Client, *arguments: str, prefix: str | None = None) -> Report:
+        """Starts a program of a client. One that creates entities beside those of another program of the client needs a
+        prefix of its own for their names."""
         environment = {
             **self._environment,
-            "PEEKLOCK_RUN": self._prefix(client),
+            "PEEKLOCK_RUN": prefix or self._prefix(client),
             "PEEKLOCK_STRICT_QUEUE": strict.queue(client),
         }
         return client.start(arguments, environment, self._broker.restart, self._watch)

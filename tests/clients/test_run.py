@@ -110,6 +110,15 @@ def test_installing_is_left_out_while_nothing_has_changed(tmp_path):
         failing.make_ready()
 
 
+def test_a_program_with_faults_creates_entities_of_its_own(tmp_path):
+    """It counts the names of its entities from the first one again, as the program without faults did."""
+    text = "import os, sys\nopen(f'prefix{len(sys.argv)}', 'w').write(os.environ['PEEKLOCK_RUN'])"
+    one, runner = client(tmp_path, text), matrix(QuietBroker())
+    runner.run(one)
+    runner.make_faults(one)
+    assert (tmp_path / "prefix1").read_text() != (tmp_path / "prefix2").read_text()
+
+
 def test_every_scenario_must_be_reported_and_known(tmp_path):
     """A forgotten one is a failure, and so is one nobody has heard of."""
     forgotten, *others = table.scenarios(short=True)
