@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.core.contract.records import PayloadRow
-from broker.core.contract.sent_rows import SentPayloads, SentRows
+from broker.core.contract.sent_rows import columns_of
 from storage.blocks.block_format import (
     BLOCK_MAX_BYTES,
     BLOCK_MAX_ROWS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         MessagesStored,
         MessagesUpdated,
     )
+    from broker.core.contract.sent_rows import SentPayloads
     from storage.blocks.block_format import SentMessages
     from storage.blocks.block_index import Block, BlockIndex
     from storage.blocks.locations import Locations
@@ -90,18 +91,18 @@ class BlockBatch:
 
     def store(self, record: MessagesStored) -> None:
         """Adds new messages and bodies. Raises `StorageError` if one is stored already."""
-        rows, payloads = record
-        if (
-            type(rows) is SentRows
-            and type(payloads) is SentPayloads
-            and rows.first_id == payloads.first_id > self._highest_id
-            and len(rows) == len(payloads)
-            and _longest_sent_bytes(payloads) <= LARGE_PAYLOAD_BYTES
-        ):
-            self._sent.append((rows, payloads, 0, len(rows)))
-            self._highest_id = rows.first_id + len(rows) - 1
-            return
+        columns = columns_of(record)
+        if columns is not None:
+            sent, bodies = columns
+            if (
+                sent.first_id > self._highest_id
+                and _longest_sent_bytes(bodies) <= LARGE_PAYLOAD_BYTES
+            ):
+                self._sent.append((sent, bodies, 0, len(sent)))
+                self._highest_id = sent.first_id + len(sent) - 1
+                return
         self._take_sent_apart()
+        rows, payloads = record
         if rows:
             self._add_new(self._rows, rows, self._index.rows, self._dead_ids)
         if payloads:

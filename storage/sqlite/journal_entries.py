@@ -36,7 +36,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
-from broker.core.contract.sent_rows import SentPayloads, SentRows
+from broker.core.contract.sent_rows import columns_of
 from storage.blocks.block_format import (
     BLOCK_MAX_ROWS,
     StoredBlock,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.core.contract.records import Record
+    from broker.core.contract.sent_rows import SentPayloads, SentRows
 
 BODY_MAX_BYTES = 128 << 10
 """A larger body is written to the tables at once: it would be written twice."""
@@ -96,14 +97,10 @@ def decode_records(content: bytes) -> list[Record]:
 
 def _encode_stored(record: MessagesStored) -> _Parts | None:
     """Returns None if there are many messages or large ones."""
+    columns = columns_of(record)
+    if columns is not None:
+        return _encode_sent(*columns)
     rows, payloads = record
-    if (
-        type(rows) is SentRows
-        and type(payloads) is SentPayloads
-        and rows.first_id == payloads.first_id
-        and len(rows.sizes) == len(payloads.bodies)
-    ):
-        return _encode_sent(rows, payloads)
     sizes = [len(body) + len(annotations) for _, body, annotations in payloads]
     if not _are_few_and_small(sizes) or len(rows) > BLOCK_MAX_ROWS:
         return None

@@ -20,7 +20,7 @@ from broker.core.contract.records import (
     SequenceNumbersSkipped,
     SessionStateSet,
 )
-from broker.core.contract.sent_rows import SentPayloads, SentRows
+from broker.core.contract.sent_rows import SentPayloads, SentRows, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,28 +144,11 @@ class PendingRecords:
         self.size_bytes += size_bytes
 
     def _add_stored(self, number: int, record: MessagesStored) -> None:
-        rows, payloads = record
-        if (
-            type(rows) is SentRows
-            and type(payloads) is SentPayloads
-            and rows.first_id == payloads.first_id
-            and len(rows.sizes) == len(payloads.bodies)
-        ):
-            sent = PendingSend(self._next_key, rows, payloads)
-            ids = rows.ids
-            self._add_item(
-                number, len(ids) * _SENT_ROW_BYTES + sum(map(len, payloads.bodies)), sent
-            )
-            if len(ids) == 1:
-                self._sent[rows.first_id] = sent
-            else:
-                self._sent.update(dict.fromkeys(ids, sent))
-            self.highest_id = max(self.highest_id, ids[-1])
-            queue = rows.entity_id, rows.sub_queue
-            last = rows.last_sequence_number
-            if last > self._sequence_numbers.get(queue, 0):
-                self._sequence_numbers[queue] = last
+        columns = columns_of(record)
+        if columns is not None:
+            self._add_sent(number, *columns)
             return
+        rows, payloads = record
         size_bytes = len(rows) * _ROW_BYTES
         for payload_id, body, more in payloads:
             self._payloads[payload_id] = body, more
@@ -173,6 +156,20 @@ class PendingRecords:
         self._add_item(number, size_bytes, record)
         ids_here = [one[0] for new in (rows, payloads) for one in new]
         self.highest_id = max(self.highest_id, *ids_here, 0)
+
+    def _add_sent(self, number: int, rows: SentRows, payloads: SentPayloads) -> None:
+        sent = PendingSend(self._next_key, rows, payloads)
+        ids = rows.ids
+        self._add_item(number, len(ids) * _SENT_ROW_BYTES + sum(map(len, payloads.bodies)), sent)
+        if len(ids) == 1:
+            self._sent[rows.first_id] = sent
+        else:
+            self._sent.update(dict.fromkeys(ids, sent))
+        self.highest_id = max(self.highest_id, ids[-1])
+        queue = rows.entity_id, rows.sub_queue
+        last = rows.last_sequence_number
+        if last > self._sequence_numbers.get(queue, 0):
+            self._sequence_numbers[queue] = last
 
     def _add_updated(self, number: int, record: MessagesUpdated) -> None:
         self._keep(row.id for row in record.rows)

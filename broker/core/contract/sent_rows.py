@@ -16,6 +16,8 @@ from broker.core.contract.records import MessageRow, PayloadRow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.core.contract.records import MessagesStored
+
 
 class SentRows(Sequence[MessageRow]):
     """The rows of new messages of one queue. Their ids and both their numbers are consecutive, the times are the
@@ -200,6 +202,20 @@ class SentPayloads(Sequence[PayloadRow]):
         annotations = repeat(b"") if self.annotations is None else self.annotations
         columns = zip(self.ids, self.bodies, annotations, strict=False)
         return map(tuple.__new__, repeat(PayloadRow), columns)
+
+
+def columns_of(record: MessagesStored) -> tuple[SentRows, SentPayloads] | None:
+    """Returns the rows and the payloads of a record as columns, or None if it has no columns, or if they do not belong
+    to the same messages."""
+    rows, payloads = record
+    if (
+        type(rows) is SentRows
+        and type(payloads) is SentPayloads
+        and rows.first_id == payloads.first_id
+        and len(rows.sizes) == len(payloads.bodies)
+    ):
+        return rows, payloads
+    return None
 
 
 def payload_bytes(payloads: Sequence[PayloadRow]) -> int:
