@@ -10,8 +10,9 @@ import ssl
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from broker.app.cli.connection_strings import read_connection_string
 from broker.core.contract.errors import ArgumentError
 from config.files.topology import Topology
 from config.model.definitions import (
@@ -75,23 +76,15 @@ def live_namespace(connection_string: str, authority: Path | None = None) -> Liv
 
     With UseDevelopmentEmulator=true the namespace is one of a local broker, which needs no TLS.
     """
-    parts = (part.partition("=") for part in connection_string.strip().split(";") if part.strip())
-    fields = {name.strip().lower(): value.strip() for name, _, value in parts}
-    try:
-        endpoint = urlsplit(fields["endpoint"])
-        host, port = endpoint.hostname, endpoint.port
-        name, key = fields["sharedaccesskeyname"], fields["sharedaccesskey"]
-        (host or "").encode("idna")  # raises UnicodeError, a ValueError, for a..b
-    except (KeyError, ValueError):
-        host = None
-    if not host:
+    read = read_connection_string(connection_string)
+    if read is None:
         raise ImportFailed(
             "a connection string has Endpoint=sb://HOST, SharedAccessKeyName and SharedAccessKey, with semicolons "
             "between them; the key needs the claim Manage"
         )
-    is_local = fields.get("usedevelopmentemulator", "").lower() == "true" and authority is None
-    default_port = EMULATOR_PORT if is_local else CLOUD_PORT
-    return LiveNamespace(host, port or default_port, name, key, not is_local, authority)
+    is_local = read.is_for_emulator and authority is None
+    port = read.port or (EMULATOR_PORT if is_local else CLOUD_PORT)
+    return LiveNamespace(read.host, port, read.key_name, read.key, not is_local, authority)
 
 
 def fetch_topology(live: LiveNamespace, *, with_keys: bool) -> tuple[Topology, list[str]]:

@@ -9,8 +9,8 @@ import http.client
 import json
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
+from broker.app.cli.connection_strings import read_connection_string
 from broker.app.topology_export import ExportedFile
 from protocol.http.control.topology_api import PATH
 from protocol.identity import sas
@@ -49,23 +49,13 @@ class BrokerAddress(NamedTuple):
 
 def address_in(connection_string: str, authority: Path | None = None) -> BrokerAddress:
     """Returns the address in a connection string. Raises `ExportFailed`."""
-    parts = dict(
-        part.partition("=")[::2] for part in connection_string.strip().split(";") if part.strip()
-    )
-    fields = {name.strip().lower(): value for name, value in parts.items()}
-    try:
-        endpoint = urlsplit(fields["endpoint"])
-        name, key = fields["sharedaccesskeyname"], fields["sharedaccesskey"]
-        host, port = endpoint.hostname, endpoint.port
-        (host or "").encode("idna")  # raises UnicodeError, a ValueError, for a..b
-    except (KeyError, ValueError):
-        host = None
-    if not host:
+    read = read_connection_string(connection_string)
+    if read is None:
         raise ExportFailed(
             "a connection string has Endpoint=sb://HOST:PORT, SharedAccessKeyName and "
             "SharedAccessKey, with semicolons between them"
         )
-    return BrokerAddress(host, port or DEFAULT_PORT, name, key, authority)
+    return BrokerAddress(read.host, read.port or DEFAULT_PORT, read.key_name, read.key, authority)
 
 
 def fetch(address: BrokerAddress, form: str) -> ExportedFile:
