@@ -19,7 +19,7 @@ _EMPTY_LIST, _FIRST_COMPOUND = 0x45, 0xC0
 
 
 class ValueBudget:
-    """How many values messages may have outside their bodies. What is read first takes first."""
+    """How many more values messages may have outside their bodies. Messages that are read together share one."""
 
     __slots__ = ("_left", "_most")
 
@@ -33,13 +33,14 @@ class ValueBudget:
             raise UndecodableMessage(f"more than {self._most} sections, properties and annotations")
 
     def take_values(self, data: bytes, start: int, end: int) -> None:
-        """Takes the values from `start` to `end`, which may raise `UndecodableMessage` if they are malformed."""
+        """Counts the values from `start` to `end` and takes as many. Raises `UndecodableMessage` if fewer are left, and
+        sometimes if the values are malformed."""
         self.take(count_values(data, start, end, self._left))
 
 
 def count_values(data: bytes, start: int, end: int, most: int) -> int:
-    """Returns the number of values from `start` to `end`, or any number beyond `most` if there are more. May raise
-    `UndecodableMessage` if they are malformed."""
+    """Returns the number of values from `start` to `end`, or any number above `most` if there are more. Malformed
+    values may raise `UndecodableMessage`, or be counted: only sizes are read."""
     try:
         return _count(data, start, end, most)
     except (IndexError, struct.error) as error:
@@ -77,7 +78,8 @@ def _count(data: bytes, position: int, end: int, most: int) -> int:
 
 
 def _array(data: bytes, position: int) -> tuple[int, int]:
-    """Returns how many values an array has, and where it ends. Items that may have items count as their bytes."""
+    """Returns how many values an array has, and where it ends. Items that may contain items are not read: each of their
+    bytes counts as a value."""
     if data[position] == _ARRAY_8:
         size, count, first = data[position + 1], data[position + 2], position + 3
         end = position + 2 + size

@@ -1,7 +1,7 @@
 """Where each live message or body is: its block and its slot there. Six bytes for each id.
 
-Ids rise and most are consecutive, so a table of arrays is small, and a range of ids is looked up at once. Where few
-of a thousand ids are left, as of messages that stay while others come and go, a dict takes the place of the arrays.
+Ids rise and most are consecutive, so a table of arrays is small, and a range of ids is looked up at once. If only
+few ids of a part are left, because most of its messages are gone, a dict replaces the arrays.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Locations:
     def __init__(self) -> None:
         self._parts: dict[int, _Part] = {}
         self._few: dict[int, dict[int, tuple[int, int]]] = {}
-        """Parts with few ids: block and slot by id. No key is in both."""
+        """Parts with few ids: block and slot by id. A key is in `_parts` or here, never in both."""
 
     def get(self, number: int) -> tuple[int, int] | None:
         """Returns block and slot of an id, or None."""
@@ -129,7 +129,7 @@ class Locations:
             slot += length
 
     def _part(self, key: int, added: int) -> _Part | None:
-        """Returns the part to which so many ids are added, or None if they go to `_few`."""
+        """Returns the part to which `added` ids will be added, or None if they go to `_few`."""
         part = self._parts.get(key)
         if part is not None:
             return part

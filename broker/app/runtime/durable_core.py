@@ -427,9 +427,8 @@ class DurableCore:
             log.exception("start_again.failed")
             self._stop_process(error)
             return
-        self._observer.restored_from_store(
-            reason
-        )  # clients that connected meanwhile attached to the old namespaces
+        # Clients that connected meanwhile attached to the old namespaces.
+        self._observer.restored_from_store(reason)
         collect_replaced()
         self._restarting = None
         self._resumed_s = self._clock.stopwatch_s()

@@ -56,8 +56,8 @@ class GarbageCollection:
 
 
 def collect_replaced() -> None:
-    """Frees what the namespaces contained that were just replaced by others. They consist of cycles, and some of them were
-    there when the collection began, and would never be examined."""
+    """Frees the namespaces that a restoration has just replaced. They contain reference cycles, so only a collection frees
+    them. Those that existed when the process called `GarbageCollection.begin` are frozen, so they are unfrozen first."""
     has_frozen = gc.get_freeze_count() > 0
     gc.unfreeze()
     gc.collect()

@@ -105,8 +105,9 @@ class Standby:
     async def _load_as_owner(
         load: Callable[[], Awaitable[None]], ownership: OwnershipLease
     ) -> None:
-        """Raises `OwnershipLost` if another process has become the owner meanwhile, whatever else has failed: what that one
-        commits contradicts what was read before."""
+        """Load, and raise `OwnershipLost` if another process has become the owner meanwhile. A load that fails for another
+        reason may have failed because the new owner changed the store while it was read, so the ownership is checked
+        first."""
         try:
             await load()
         except (OwnershipLost, StoreUnavailable):

@@ -3,8 +3,8 @@
 `Namespace.apply` carries them out. Commands that come with every message hold many messages or tokens.
 Each command names its peer, and the answers go to that peer. `handle` and `request` identify what is
 answered; the core returns them unchanged. `connection` identifies the connection that a command came
-from: a transaction is valid only on the connection that declared it, and `origin` the receiver that a
-request about a session comes from.
+from, because a transaction is valid only on the connection that declared it. `origin` identifies the
+receiver that sent a request about a session, because only the holder of a session may use it.
 """
 
 from __future__ import annotations

@@ -277,8 +277,8 @@ class PackedRows:
 
     def waiting_runs(self, *, with_sessions: bool) -> list[tuple[int, int, int]]:
         """Returns the runs of consecutive sequence numbers: the first number, and from which position to which. Returns
-        none if the messages are not all active or all scheduled, or have session ids and should have none, or have none
-        and should have them."""
+        none if the messages are not all active or all scheduled. With `with_sessions`, also none if one has no session id;
+        without it, none if one has a session id."""
         if self._rows is not None:
             return []
         if not (self._session_ids.has_all if with_sessions else self._session_ids.is_none):

@@ -170,7 +170,7 @@ class Forwarder:
             stuck.setdefault(reason, []).append(message)
             if reason[0] == QuotaExceeded.__name__ and self._queue.sub_queue != MAIN:
                 self._is_held_up = True
-                destination.usage.wait(self._queue.dispatcher)
+                destination.usage.dispatch_when_smaller(self._queue.dispatcher)
                 stuck[reason] += messages[position + 1 :]
                 break
         if moving:

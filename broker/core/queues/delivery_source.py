@@ -50,11 +50,11 @@ class DeliverySource(Protocol):
         """Ready messages have left the queue without being taken for delivery."""
 
     def restore(self, messages: Sequence[Message | PackedMessages]) -> None:
-        """The store had messages and packed blocks, which are given in the order of their numbers."""
+        """Add messages and packed blocks from the store, in the order of their numbers."""
 
     def pack(self, messages: Sequence[Message], packed: PackedMessages) -> bool:
-        """A block is to be packed: replace its messages. Returns False, and replaces none, if they are needed as they
-        are."""
+        """Replace the messages of a block by its packed form. Returns False, and replaces nothing, if one of them does
+        not wait for its first delivery, if a body is requested, or if a queue with sessions forwards them."""
 
     def unpack(self, packed: PackedMessages, messages: Sequence[Message]) -> None:
         """Replace a packed block by its messages."""

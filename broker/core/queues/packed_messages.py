@@ -27,7 +27,7 @@ class PackedMessages:
     """Messages with consecutive sequence numbers that wait for their first delivery, or for their scheduled times.
 
     `ReadyMessages` has it at the place of each of its messages, as a message without a body. In a queue with sessions,
-    each session that one of them belongs to has it at their place. If they are scheduled, only the deadlines, the index
+    it takes the place of their messages in each of their sessions. If they are scheduled, only the deadlines, the index
     and the sessions have it.
     """
 
@@ -113,7 +113,7 @@ def session_ids_of(blocks: Iterable[PackedMessages]) -> Iterator[list[str]]:
 
 def pack(queue: Queue, messages: Sequence[Message]) -> PackedMessages | None:
     """Returns the packed form of messages with consecutive numbers that all wait, or are all scheduled. Returns
-    None if one of them is locked, or only some of them expire, or one has a session id although the queue has no
+    None if one of them is locked, if only some of them expire, or if one has a session id and the queue has no
     sessions."""
     state = messages[0].state
     if state is MessageState.DEFERRED:

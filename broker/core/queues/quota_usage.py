@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 class QuotaUsage:
     """How many bytes an entity holds. A topic and its subscriptions share one."""
 
-    __slots__ = ("_waiting", "size_bytes")
+    __slots__ = ("_held_up", "size_bytes")
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        self._waiting: dict[Dispatcher, None] = {}
-        """Those that have messages for the entity, which had no room for them."""
+        self._held_up: dict[Dispatcher, None] = {}
+        """Dispatchers of queues whose messages could not be forwarded, because the entity had no room."""
 
     def add(self, size_bytes: int) -> None:
         """Count bytes that were stored, or removed if negative."""
         self.size_bytes += size_bytes
-        if size_bytes < 0 and self._waiting:
-            waiting, self._waiting = self._waiting, {}
-            for dispatcher in waiting:
+        if size_bytes < 0 and self._held_up:
+            held_up, self._held_up = self._held_up, {}
+            for dispatcher in held_up:
                 dispatcher.touch()
 
-    def wait(self, dispatcher: Dispatcher) -> None:
-        """Dispatch this one again when there is more room."""
-        self._waiting[dispatcher] = None
+    def dispatch_when_smaller(self, dispatcher: Dispatcher) -> None:
+        """Dispatch the messages of this queue again when the entity has become smaller."""
+        self._held_up[dispatcher] = None

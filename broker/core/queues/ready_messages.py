@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 READ_AHEAD_MESSAGES = 4_096
 READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
 UNPACKED_MAX = 64
-"""How many packed blocks are unpacked at once. A block can have a single message of each of many sessions."""
+"""How many packed blocks are unpacked at once. In a queue with many sessions, a block may have only one message of the
+session that is read."""
 
 _GONE = Message(b"")
 """Replaces a message that was taken. It is in no queue, so it is skipped."""
@@ -255,13 +256,13 @@ class ReadyMessages:
         return start >= self._read_ahead_to and waiting == messages
 
     def pack(self, messages: Sequence[Message], packed: PackedMessages) -> None:
-        """Replace messages by the packed block that has them, and perhaps messages of other sessions."""
+        """Replace messages by the packed block that contains them. It may also contain messages of other sessions."""
         start = self._position(messages[0].sequence_number)
         self._fresh[start : start + len(messages)] = cast("list[Message]", [packed])
         self._in_packed += len(messages) - 1
 
     def add_packed(self, packed: PackedMessages, count: int) -> None:
-        """Add a packed block with higher numbers than all here. So many of its messages are ready here."""
+        """Add a packed block with higher numbers than all here. `count` of its messages are ready here."""
         self._fresh.append(packed)  # type: ignore[arg-type]  # a cast would take as long as this
         self._in_packed += count - 1
 

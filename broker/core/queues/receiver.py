@@ -104,8 +104,8 @@ class Receiver:
         """Whether it drains and there may be more than one burst: its link has to grant credit again."""
         return self.draining and self.paused and self.limit > self.delivered
 
-    def sent(self, origin: RequestOrigin) -> bool:
-        """Whether a request came from this receiver, as far as its origin tells."""
+    def is_origin(self, origin: RequestOrigin) -> bool:
+        """Whether a request came from this receiver. If the request names no link, the connection decides."""
         return self.connection is origin.connection and (
             origin.link_name is None or origin.link_name == self.link_name
         )

@@ -31,8 +31,8 @@ class SessionMessages:
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
-        """The messages before `_head` have left; they are None. A `PackedMessages` is at the place of all messages that
-        it has of this session."""
+        """The messages before `_head` have left; they are None. A `PackedMessages` takes the place of all its
+        messages that belong to this session."""
         self._head = 0
         self._in_packed = 0
         """How many more messages there are in `PackedMessages` than these take places."""
@@ -70,9 +70,8 @@ class SessionMessages:
     def from_number(self, number: int) -> Iterator[Message]:
         """Returns the messages from a number on, in order. They must not change meanwhile. Packed blocks are unpacked when
         the first of their messages is asked for."""
-        position = max(
-            self._head, self._position(number) - 1
-        )  # a block may begin with a lower number
+        # The block with this number may begin with a lower one.
+        position = max(self._head, self._position(number) - 1)
         while position < len(self._messages):
             message = self._messages[position]
             if type(message) is not Message:
@@ -91,7 +90,7 @@ class SessionMessages:
         self._in_packed += len(messages) - 1
 
     def add_packed(self, packed: PackedMessages, count: int) -> None:
-        """Add a packed block with higher numbers than all here. So many of its messages belong to this session."""
+        """Add a packed block with higher numbers than all here. `count` of its messages belong to this session."""
         self._messages.append(packed)  # type: ignore[arg-type]  # a cast would take as long as this
         self._in_packed += count - 1
 

@@ -58,7 +58,7 @@ class SessionReadAhead:
             if session in self._sessions:
                 continue
             if self._payloads.message_count - unpacked_before >= READ_AHEAD_MESSAGES:
-                break  # each session may have unpacked other blocks, with messages of many more sessions
+                break  # each session may unpack further blocks, which also contain messages of other sessions
             wanted += session.ready.to_read_ahead()
             self._sessions[session] = messages, size_bytes = session.ready.read_ahead
             self._messages += messages

@@ -367,10 +367,10 @@ class Sessions:
         return session.locked_until_ms
 
     def held(self, session_id: str, origin: RequestOrigin) -> Session:
-        """Returns a session that the sender of a request holds. Raises `SessionLockLost` otherwise, also if another
-        receiver holds it: the sender had it before and may not know yet."""
+        """Returns a session that the sender of a request holds. Raises `SessionLockLost` otherwise. If another
+        receiver holds it, the sender may have held it before, and not know yet that its lock has ended."""
         session = self.get(session_id)
-        if session is None or session.holder is None or not session.holder.sent(origin):
+        if session is None or session.holder is None or not session.holder.is_origin(origin):
             raise SessionLockLost(session_id)
         return session
 

@@ -61,7 +61,7 @@ async def list_sessions(call: Call) -> Answer:
         control.ReadSessions(query.entity.strip("/"), query.after, query.limit + 1)
     )
     page = _within_bytes(read.sessions[: query.limit])
-    # As one JSON text after the other, because the states of many sessions would take too long for other clients.
+    # Each session becomes JSON by itself, with pauses: all states at once would make other clients wait.
     written = await pacing.each(call, page, lambda one: json.dumps(_written(call, one)))
     following = page[-1].session_id if len(read.sessions) > len(page) else None
     text = (
