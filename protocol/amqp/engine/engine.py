@@ -53,13 +53,13 @@ from protocol.amqp.frames.output_frames import (
     without_bare_settlements,
 )
 from protocol.amqp.frames.stream_pieces import (
-    AnswerBegin,
     EndSession,
     FlowEcho,
     InputBytes,
     LostTransactionPart,
     Outcomes,
     ReplacedLink,
+    WriteOutput,
 )
 from protocol.amqp.held_memory import unshared_memory
 from protocol.native import compiled
@@ -178,13 +178,14 @@ class Engine:
         elif isinstance(action, EndSession):
             session = self._endpoints.session_of(action.session)
             if session is not None:
+                self._pump()  # while its links are known
                 dispatch.fail_session(session, action.violation)
         elif isinstance(action, ReplacedLink):
             link = self._endpoints.link_of(action.link)
             if link is not None:
                 dispatch.detach_replaced_link(link)
                 self._pump()  # before the new link's attach
-        elif isinstance(action, AnswerBegin):
+        elif isinstance(action, WriteOutput):
             self._pump()
         elif isinstance(action, LostTransactionPart):
             dispatch.report_lost_part(action.transaction_id)

@@ -126,10 +126,6 @@ class IncomingSessions:
         """Removes a session that the client ended."""
         del self.by_channel[session.channel]
         self.discarding.discard(session)
-        if session in self.unanswered:
-            # Only an end follows the answer to its begin.
-            self.unanswered.remove(session)
-            self.renumbered.discard(session)
 
     def attach(self, session: IncomingSession, link: IncomingLink) -> None:
         """Adds a link that the client attaches. Its handle and name must be free."""

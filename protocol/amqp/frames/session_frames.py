@@ -30,7 +30,6 @@ from protocol.amqp.frames.performatives import (
     with_uint,
 )
 from protocol.amqp.frames.stream_pieces import (
-    AnswerBegin,
     CloseConnection,
     EndSession,
     FlowEcho,
@@ -38,6 +37,7 @@ from protocol.amqp.frames.stream_pieces import (
     LostTransactionPart,
     Outcomes,
     ReplacedLink,
+    WriteOutput,
 )
 from protocol.codec import UInt, decode, encode
 
@@ -86,6 +86,7 @@ def inspect_frame_without_session(
         starts = field_starts(pieces.data, frame.performative, 1)
         if uint_at(pieces.data, starts, 0) is None:
             sessions.begin(frame.channel)
+            pieces.act(frame.end, WriteOutput())
         else:
             pieces.act(frame.start, CloseConnection(_NOT_AN_ANSWER))
     elif code in (DETACH, END):
@@ -157,8 +158,8 @@ def _begin(_: IncomingSessions, pieces: InputRewriter, __: IncomingSession, fram
 def _end(
     sessions: IncomingSessions, pieces: InputRewriter, session: IncomingSession, frame: Frame
 ) -> None:
-    if session in sessions.unanswered:
-        pieces.act(frame.start, AnswerBegin())
+    pieces.act(frame.start, WriteOutput())
+    pieces.act(frame.end, WriteOutput())
     sessions.end(session)
 
 
@@ -215,6 +216,9 @@ def _detach(
     if link is None or link.ended:
         # It is detached already: both sides may have detached at once. The service ignores this.
         pieces.replace(frame.start, frame.end)
+    else:
+        pieces.act(frame.start, WriteOutput())
+        pieces.act(frame.end, WriteOutput())
 
 
 def _flow(

@@ -31,9 +31,11 @@ class EndSession(NamedTuple):
     violation: ProtocolViolation
 
 
-class AnswerBegin(NamedTuple):
-    """Writes the answer to a begin, because the client has ended the session in the same read. Proton would not name its
-    channel any more, and the client would take the answer for a session of the broker."""
+class WriteOutput(NamedTuple):
+    """Writes what the frames so far have caused, after a begin, and before and after the end of a link or a session. At the
+    end of the read, Proton would write a begin of an ended session without the client's channel, and messages that a flow
+    has released on a link that is not known any more. Other sessions and links can use a channel or handle only when its
+    end is written, and transfers are taken only when the begin is."""
 
 
 class ReplacedLink(NamedTuple):
@@ -70,7 +72,7 @@ class CloseConnection(NamedTuple):
 
 
 InputAction = (
-    AnswerBegin | EndSession | ReplacedLink | FlowEcho | LostTransactionPart | CloseConnection
+    WriteOutput | EndSession | ReplacedLink | FlowEcho | LostTransactionPart | CloseConnection
 )
 InputPiece = InputBytes | Outcomes | InputAction
 

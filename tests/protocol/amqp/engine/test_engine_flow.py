@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.amqp_frames import (
     HEADER,
     Recorder,
@@ -9,11 +11,13 @@ from tests.support.amqp_frames import (
     begin_frame,
     detach,
     flow,
+    frame,
     frames,
     open_frame,
     opened,
     say,
     served,
+    transfer,
 )
 
 
@@ -318,3 +322,30 @@ def test_an_echo_counts_only_messages_that_are_sent():
     )
 
     assert [0, 2, 8, None, False] == answer.fields[4:]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [detach(0), frame("end"), transfer(0, b"", handle=9)],
+    ids=["detach", "end", "violation in the session"],
+)
+def test_messages_that_a_flow_releases_before_the_end_are_not_settled(end):
+    """The client took the messages for settled if it opened the window and ended the link in one read."""
+    engine, _, link = windowed(0)
+    send(engine, link, 2)
+    assert [] == frames(engine.take_output())
+
+    answers = say(engine, flow(incoming_window=2, next_incoming_id=0) + end)
+
+    assert ["transfer", "transfer"] == [answer.name for answer in answers[:2]]
+    assert [False, False] == [answer[4] for answer in answers[:2]]
+    assert answers[2].name in ("detach", "end")
+
+
+def test_a_flow_after_the_detach_releases_no_message():
+    engine, _, link = windowed(0)
+    send(engine, link, 3)
+
+    answers = say(engine, detach(0) + flow(incoming_window=2, next_incoming_id=0))
+
+    assert ["detach"] == [answer.name for answer in answers]

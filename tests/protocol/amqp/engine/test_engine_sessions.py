@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cproton_ffi import lib
 
-from protocol.codec import Symbol, UByte, UInt
+from protocol.codec import Symbol, UByte, UInt, UShort
 from tests.support.amqp_frames import (
     HEADER,
     Recorder,
@@ -99,6 +99,27 @@ def test_a_session_ended_in_the_read_that_began_it_is_answered():
 
     assert ("begin", 4, "end") == (begin.name, begin[0], end.name)
     assert begin.channel == end.channel
+
+
+def test_the_only_channel_of_a_client_is_used_again_in_one_read():
+    """The connection did not continue: Proton had no channel for the second session."""
+    engine, _ = served()
+    say(engine, HEADER + frame("open", "client", "localhost", UInt(65_536), UShort(0)))
+
+    answers = say(engine, begin_frame() + frame("end") + begin_frame() + attach_sender())
+
+    assert ["begin", "end", "begin", "attach", "flow"] == [each.name for each in answers]
+
+
+def test_a_channel_that_is_used_again_in_one_read_has_delivery_ids_of_its_own():
+    """Outcomes in the second session had Proton's ids instead of the client's."""
+    engine, _ = opened()
+
+    say(engine, begin_frame(4) + frame("end", channel=4) + begin_frame(4))
+    say(engine, attach_sender(channel=4))
+    answers = say(engine, transfer(9, b"x", channel=4), transfer(3, b"x", channel=4))
+
+    assert [9, 3] == [each[1] for each in answers if each.name == "disposition"]
 
 
 def test_a_session_ended_in_the_read_that_began_it_goes_without_a_trace():

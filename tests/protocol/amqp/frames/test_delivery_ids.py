@@ -138,7 +138,9 @@ def test_begin_transfers_and_end_in_one_read_leave_nothing_behind():
     for _ in range(50):
         cycle = begin_frame(1) + attach_sender(channel=1)
         cycle += transfer(5, b"x", channel=1) + transfer(2, b"x", channel=1)
-        say(engine, cycle + frame("end", channel=1))
+        answers = say(engine, cycle + frame("end", channel=1))
+        names = [each.name for each in answers]
+        assert ["begin", "attach", "flow", *["disposition"] * 2, "end"] == names
 
     sessions = engine._sessions
     assert [] == sessions.unanswered
