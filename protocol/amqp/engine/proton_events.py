@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from protocol.amqp.held_memory import HeldMemory
 
 _OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
+_NOT_OPEN = ProtocolViolation("amqp:not-allowed", "A session was begun before the open.")
 _TOO_MANY_LINKS = ProtocolViolation(
     "amqp:resource-limit-exceeded",
     "Too many links are attached, or refused and not yet detached by the client.",
@@ -220,6 +221,9 @@ class ProtonEvents:
 
     def _session_begun(self, pointer: Any) -> None:
         self._endpoints.add_session(EngineSession(pointer, self._incoming.begun.popleft()))
+        if not self._lifecycle.is_past_open:
+            self.close_for_violation(_NOT_OPEN)
+            return
         lib.pn_session_open(pointer)
         if not (self._lifecycle.is_ending or self._memory.hold(SESSION_BYTES)):
             self.close_for_violation(memory_violation(self._memory))

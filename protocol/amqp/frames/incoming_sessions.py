@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, NamedTuple
 
-from protocol.amqp.frames.delivery_ids import DeliveryIds
+from protocol.amqp.frames.delivery_ids import SERIAL_MASK, DeliveryIds
 from protocol.amqp.frames.sent_deliveries import SentSession
 
 
@@ -78,10 +78,12 @@ class IncomingLink:
 class IncomingSession:
     """A session of the client, with the channel that the client uses."""
 
-    __slots__ = ("channel", "discards", "ids", "links", "names", "sent_deliveries")
+    __slots__ = ("channel", "discards", "handle_max", "ids", "links", "names", "sent_deliveries")
 
-    def __init__(self, channel: int) -> None:
+    def __init__(self, channel: int, handle_max: int = SERIAL_MASK) -> None:
         self.channel = channel
+        self.handle_max = handle_max
+        """The highest handle that the client takes. Proton writes nothing more if it needs a higher one."""
         self.ids = DeliveryIds()
         """Ids of deliveries that the client sends."""
         self.sent_deliveries = SentSession()
@@ -115,9 +117,9 @@ class IncomingSessions:
         self.settled_later: list[tuple[IncomingSession, set[int]]] = []
         """Deliveries of detached links. They are forgotten when the last disposition of them is written."""
 
-    def begin(self, channel: int) -> None:
+    def begin(self, channel: int, handle_max: int | None = None) -> None:
         """Adds a session that the client begins."""
-        session = IncomingSession(channel)
+        session = IncomingSession(channel, SERIAL_MASK if handle_max is None else handle_max)
         self.by_channel[channel] = session
         self.begun.append(session)
         self.unanswered.append(session)

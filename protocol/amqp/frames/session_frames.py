@@ -83,9 +83,9 @@ def inspect_frame_without_session(
     """Inspects a frame on a channel that has no session."""
     code = frame.performative.code
     if code == BEGIN:
-        starts = field_starts(pieces.data, frame.performative, 1)
+        starts = field_starts(pieces.data, frame.performative, 5)
         if uint_at(pieces.data, starts, 0) is None:
-            sessions.begin(frame.channel)
+            sessions.begin(frame.channel, uint_at(pieces.data, starts, 4))
             pieces.act(frame.end, WriteOutput())
         else:
             pieces.act(frame.start, CloseConnection(_NOT_AN_ANSWER))
@@ -174,6 +174,11 @@ def _attach(
         raise UndecodableMessage("an attach without name or handle")
     if handle in session.links:
         violation = ProtocolViolation("amqp:session:handle-in-use", f"Handle {handle} is in use.")
+        _end_session(sessions, pieces, session, violation, frame)
+        return
+    if len(session.links) > session.handle_max:
+        sentence = f"The client takes {session.handle_max + 1} links in this session, and all are attached."
+        violation = ProtocolViolation("amqp:resource-limit-exceeded", sentence)
         _end_session(sessions, pieces, session, violation, frame)
         return
     link = IncomingLink(

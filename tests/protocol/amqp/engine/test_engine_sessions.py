@@ -365,3 +365,34 @@ def test_outcomes_count_while_flows_wait_for_a_drain():
     say(engine, flow(1, delivery_count=1, drain=True), disposition(0, state=accepted()), flow(5))
 
     assert 1 == len(recorder.of("outcomes"))
+
+
+# --- limits of the client ---------------------------------------------------------------------------
+
+
+def test_more_links_than_the_client_takes_end_the_session():
+    """The connection did not continue: Proton had no handle for the second link, and wrote nothing more."""
+    engine, _ = served()
+    begin = frame("begin", None, UInt(0), UInt(100), UInt(100), UInt(0))
+    say(engine, HEADER + open_frame() + begin + begin_frame(1))
+
+    answers = say(engine, attach_sender("a", 0) + detach(0) + attach_sender("b", 5))
+    assert ["attach", "flow", "detach", "attach", "flow"] == [each.name for each in answers]
+    (end,) = say(engine, attach_sender("c", 1))
+
+    assert ("end", "amqp:resource-limit-exceeded") == (end.name, end[0].value[0])
+    other = say(engine, attach_sender("d", 0, channel=1))
+    assert ["attach", "flow"] == [each.name for each in other]
+
+
+def test_a_session_before_the_open_is_refused():
+    """The client waited: neither the session nor its links were ever answered."""
+    engine, recorder = served()
+
+    say(engine, HEADER + begin_frame() + attach_sender() + open_frame())
+
+    assert engine.finished
+    assert [("amqp:not-allowed", "A session was begun before the open.")] == recorder.of(
+        "transport error"
+    )
+    assert [] == recorder.of("attach")
