@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from protocol.amqp.engine.endpoints import Endpoints
     from protocol.amqp.engine.interface import Delivery, EngineLink
     from protocol.amqp.engine.outcomes import Outcome
+    from protocol.amqp.engine.proton_connection import Proton
 
 PART_BYTES = 64 * 1024
 """How much Proton gets at once. It keeps the buffer of a delivery, at its largest size, for other deliveries."""
+TRANSFER_MAX_BYTES = 64
+"""The size of a transfer without its payload, at most."""
 
 
 def send(
@@ -35,6 +38,7 @@ def send(
     settled: bool,  # noqa: FBT001 -- as in the transfer itself
     endpoints: Endpoints,
     pump: Callable[[], object],
+    proton: Proton,
 ) -> list[Delivery]:
     """Sends messages, see `Engine.send`. `pump` moves the bytes that Proton has written to the output."""
     if link.closed:
@@ -49,7 +53,9 @@ def send(
     position = compiled.send(link.proton_address, tags, heads, bodies, 0, settled, PART_BYTES)
     while position < count:
         if len(heads[position]) + len(bodies[position]) > PART_BYTES and not settled:
-            _send_in_parts(link, tags[position], heads[position] + bodies[position], pump)
+            part_bytes = _part_bytes(proton.frame_max_bytes)
+            payload = heads[position] + bodies[position]
+            _send_in_parts(link, tags[position], payload, part_bytes, pump)
             position += 1
         pump()
         position = compiled.send(
@@ -59,8 +65,15 @@ def send(
     return [] if settled else list(range(first, first + count))
 
 
+def _part_bytes(frame_max_bytes: int) -> int:
+    """Returns the size of the parts in which a message fills its frames. A part that is a little larger than a frame would
+    leave a small frame each time."""
+    frame_bytes = min(frame_max_bytes, PART_BYTES)
+    return PART_BYTES // frame_bytes * (frame_bytes - TRANSFER_MAX_BYTES)
+
+
 def _send_in_parts(
-    link: EngineLink, tag: bytes, payload: bytes, pump: Callable[[], object]
+    link: EngineLink, tag: bytes, payload: bytes, part_bytes: int, pump: Callable[[], object]
 ) -> None:
     """Sends a message so that Proton has only a part of it at a time."""
     pointer = link.pointer
@@ -68,9 +81,9 @@ def _send_in_parts(
     delivery = lib.pn_delivery(pointer, ffi.new("pn_bytes_t *", (len(tag), tag_memory))[0])
     start = ffi.from_buffer(payload)
     size = len(payload)
-    for position in range(0, size, PART_BYTES):
-        lib.pn_link_send(pointer, start + position, min(PART_BYTES, size - position))
-        if position + PART_BYTES < size:
+    for position in range(0, size, part_bytes):
+        lib.pn_link_send(pointer, start + position, min(part_bytes, size - position))
+        if position + part_bytes < size:
             pump()
     lib.pn_link_advance(pointer)
     lib.pn_delivery_settle(delivery)

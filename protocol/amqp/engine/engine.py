@@ -431,7 +431,9 @@ class Engine:
     ) -> list[Delivery]:
         """Sends messages, each of two parts. Returns the deliveries that the client has to settle: none if
         `settled`, because then they are settled as they are sent. `settled` is the same in all calls with a link."""
-        return deliveries.send(link, tags, heads, bodies, settled, self._endpoints, self._pump)
+        return deliveries.send(
+            link, tags, heads, bodies, settled, self._endpoints, self._pump, self._proton
+        )
 
     def settle(
         self, link: EngineLink, settled: Sequence[Delivery], outcome: Outcome | None

@@ -112,6 +112,21 @@ def test_a_message_larger_than_a_frame_goes_out_in_several():
     assert b"h" * 500 + b"b" * 2500 == b"".join(message.payload for message in messages)
 
 
+@pytest.mark.parametrize("frame_max_bytes", [512, 1024, 30_000, 65_536, 100_000, 0xFFFFFFFF])
+def test_a_large_message_fills_its_frames(frame_max_bytes):
+    """Every second frame had 37 bytes, because a part was a little larger than a frame."""
+    engine, recorder = served()
+    opening = HEADER + frame("open", "c", "h", UInt(frame_max_bytes)) + begin_frame()
+    say(engine, opening + attach_receiver() + flow(5))
+
+    engine.send(recorder.links[0], [b"t" * 16], [b"head"], [b"b" * 200_000], False)
+
+    sizes = [len(message.payload) for message in frames(engine.take_output())]
+    assert 200_004 == sum(sizes)
+    filled = min(frame_max_bytes, PART_BYTES) - 64
+    assert len(sizes) <= -(-200_004 // filled)
+
+
 def test_outcomes_of_a_range_come_as_one_group():
     engine, recorder, link = receiving(handler=Recorder(accepts=False))
     deliveries = sent(engine, link, 30)
