@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from protocol.amqp.held_memory import HeldMemory
 
 _OPENED_TWICE = ProtocolViolation("amqp:not-allowed", "The connection has been opened before.")
+IDLE_TIMEOUT_MIN_MS = 500
+"""The shortest idle timeout of a client. An empty frame is sent at a quarter of it, and many clients with shorter ones would
+use the whole processor. Microsoft's AMQP library takes 5 s or more; Proton's clients with a heartbeat of 1 s announce 500 ms."""
 _NOT_OPEN = ProtocolViolation("amqp:not-allowed", "A session was begun before the open.")
 _TOO_MANY_LINKS = ProtocolViolation(
     "amqp:resource-limit-exceeded",
@@ -204,6 +207,11 @@ class ProtonEvents:
         self._lifecycle.apply(ConnectionEvent.OPEN_RECEIVED)
         properties = decoded_map(lib.pn_connection_remote_properties(connection))
         self._is_azure_sdk = "product" in properties
+        idle_timeout_ms = lib.pn_transport_get_remote_idle_timeout(self._proton.transport)
+        if 0 < idle_timeout_ms < IDLE_TIMEOUT_MIN_MS:
+            sentence = f"An idle timeout of {idle_timeout_ms} ms is too short. The shortest is {IDLE_TIMEOUT_MIN_MS} ms."
+            self.close_for_violation(ProtocolViolation("amqp:not-allowed", sentence))
+            return
         lib.pn_connection_open(connection)
         self._handler.on_open(
             text(lib.pn_connection_remote_hostname(connection)) or "",

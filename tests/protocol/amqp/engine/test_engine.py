@@ -353,6 +353,18 @@ def test_an_idle_client_gets_a_heartbeat_within_half_its_timeout():
     assert b"\x00\x00\x00\x08\x02\x00\x00\x00" == engine.take_output()
 
 
+@pytest.mark.parametrize(("idle_timeout_ms", "granted"), [(0, True), (499, False), (500, True)])
+def test_an_idle_timeout_that_is_too_short_is_refused(idle_timeout_ms, granted):
+    """A few hundred clients with 1 ms took most of a core with empty frames."""
+    engine, _ = served()
+
+    answers = say(engine, HEADER + frame("open", "c", "h", None, None, UInt(idle_timeout_ms)))
+
+    assert (["open"] if granted else ["open", "close"]) == [each.name for each in answers]
+    if not granted:
+        assert "amqp:not-allowed" == answers[1][0].value[0]
+
+
 def test_input_between_two_ticks_does_not_delay_the_next_heartbeat():
     """The .NET SDK drops a connection without input for its timeout, to the millisecond."""
     engine, _ = served()
