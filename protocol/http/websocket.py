@@ -7,6 +7,7 @@ directions pause, so that neither side can fill the memory of the other.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -14,6 +15,7 @@ from aiohttp import WSMsgType, web
 
 from protocol.http import request_origin
 from protocol.http.error_responses import ForeignOrigin, log_failure
+from protocol.repeated_events import repeated_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,8 @@ CLOSE_TIMEOUT_S = 5.0
 
 def add_routes(application: web.Application, services: BrokerServices) -> None:
     """Adds the route, with and without the slash that the .NET SDK adds at the end."""
+    # It warns of each request with another subprotocol, without a bound. `serve` logs them as an event.
+    logging.getLogger("aiohttp.websocket").setLevel(logging.ERROR)
 
     async def upgrade(request: web.Request) -> web.StreamResponse:
         refused = request_origin.websocket_refusal(request, services.is_known_host)
@@ -61,6 +65,7 @@ async def serve(
         raise web.HTTPUpgradeRequired(text="This path serves AMQP over WebSocket.")
     await socket.prepare(request)
     if socket.ws_protocol is None:
+        repeated_events.note(log.info, "websocket.refused", None, client=request.remote)
         await socket.close(code=1002, message=b"the subprotocol must be AMQPWSB10 or amqp")
         return socket
     transport = WebSocketTransport(socket, request.transport)

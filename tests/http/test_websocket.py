@@ -142,13 +142,14 @@ async def test_the_standard_name_of_the_subprotocol_serves_as_well(harness, sess
         assert b"x" == await socket.receive_bytes()
 
 
-async def test_another_subprotocol_is_refused(harness, session):
-    """Nothing is fed to AMQP."""
+async def test_another_subprotocol_is_refused(harness, session, caplog):
+    """Nothing is fed to AMQP, and aiohttp logs no line for each of them."""
     before = len(harness.echoes)
     async with session.ws_connect(url(harness), protocols=("mqtt",)) as socket:
         assert WSMsgType.CLOSE == (await socket.receive()).type
         assert 1002 == socket.close_code
     assert before == len(harness.echoes)
+    assert [] == [record.name for record in caplog.records if record.name.startswith("aiohttp")]
 
 
 def test_a_plain_request_gets_an_explanation(harness):
