@@ -27,7 +27,7 @@ def test_it_is_a_sorted_list(data):
             messages.add(expected[-1])
         if data.draw(st.booleans()) and expected:
             number = data.draw(st.sampled_from(expected)).sequence_number - 1
-            if all(one.sequence_number != number for one in expected):
+            if number > 0 and all(one.sequence_number != number for one in expected):
                 late = [numbered(number)]
                 messages.add_late(late)
                 expected = sorted(expected + late, key=lambda one: one.sequence_number)
