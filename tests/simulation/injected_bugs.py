@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from broker.app.network.amqp_transport import AmqpTransport
@@ -17,7 +17,9 @@ from broker.core.contract.commands import Detach, Send
 from broker.core.contract.records import MessageIdsSeen, MessagesDeleted, MessagesStored
 from broker.core.contract.turn import Turn
 from broker.core.namespace import Namespace
-from tests.support.fake_store import FakeStore
+from tests.simulation.simulated_store import SimulatedBackground
+from tests.simulation.simulation_run import World
+from tests.support.fake_store import FakeStore, StoreFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 RECORDS_BETWEEN = 25
 READS_BETWEEN = 100
+COMMITS_BETWEEN = 15
+COMMITS_MAX = 60
 
 
 @contextmanager
@@ -55,7 +59,45 @@ def deliver_early() -> Iterator[None]:
 @contextmanager
 def write_prepared_early() -> Iterator[None]:
     """Answers that are prepared while the store writes leave at once."""
-    with mock.patch.object(ConnectionOutput, "prepare", ConnectionOutput.flush):
+    with (
+        full_disks(),
+        mock.patch.object(ConnectionOutput, "prepare", ConnectionOutput.flush),
+    ):
+        yield
+
+
+@contextmanager
+def full_disks() -> Iterator[None]:
+    """No mistake: answers are always prepared, and the disk is often full then. In other runs that is so rare that hundreds
+    of them would not find what is wrong with it."""
+    begin = SimulatedBackground.begin
+    make = World.__init__
+    begun = 0
+
+    def make_with_preparation(self: World, *arguments: Any) -> None:
+        nonlocal begun
+        begun = 0
+        make(self, *arguments)
+        self.faults.append("fill disk")
+        self.store.commits_inline = True
+        background: Any = self.store.background_commits
+        background.needs_thread = False
+
+    def begin_or_fail(
+        self: SimulatedBackground, records: Sequence[Record], *, caller_waits: bool = False
+    ) -> bool:
+        nonlocal begun
+        is_begun = begin(self, records, caller_waits=caller_waits)
+        begun += is_begun and caller_waits
+        # Not for ever: in the end clients read without a fault what is there.
+        if is_begun and caller_waits and begun in range(0, COMMITS_MAX, COMMITS_BETWEEN):
+            self._store.fault = StoreFault.FULL
+        return is_begun
+
+    with (
+        mock.patch.object(World, "__init__", make_with_preparation),
+        mock.patch.object(SimulatedBackground, "begin", begin_or_fail),
+    ):
         yield
 
 

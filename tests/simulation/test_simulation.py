@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from tests.simulation.findings import sentences
-from tests.simulation.injected_bugs import INJECTED_BUGS
+from tests.simulation.injected_bugs import INJECTED_BUGS, full_disks
 from tests.simulation.simulation_run import run_seed
 
 SEEDS = 32
@@ -57,3 +57,9 @@ def test_another_seed_gives_another_run() -> None:
 def test_a_mistake_in_the_broker_is_found(name: str) -> None:
     with INJECTED_BUGS[name]():
         assert any(run_seed(seed).findings for seed in range(BUG_SEEDS))
+
+
+def test_full_disks_are_no_mistake_of_the_broker() -> None:
+    """They only make it probable that one is found."""
+    with full_disks():
+        assert not any(run_seed(seed).findings for seed in range(5))
