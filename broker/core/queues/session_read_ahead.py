@@ -43,9 +43,10 @@ class SessionReadAhead:
         self._sessions.clear()
         self._messages = self._bytes = 0
 
-    def to_read(self) -> list[Message]:
+    def to_read(self, unpacked_before: int) -> list[Message]:
         """Returns the messages whose bodies should be read from the store now. None while many are in memory, so that
-        each read has many."""
+        each read has many, or if this turn has unpacked many. `unpacked_before` is the number of messages in memory
+        before the turn unpacked any."""
         wanted: list[Message] = []
         if (
             self._messages > READ_AHEAD_MESSAGES // 2
@@ -53,11 +54,10 @@ class SessionReadAhead:
             or len(self._sessions) == len(self._available)
         ):
             return wanted
-        unpacked_before = self._payloads.message_count
         for session in self._available:
             if session in self._sessions:
                 continue
-            if self._payloads.message_count - unpacked_before >= READ_AHEAD_MESSAGES:
+            if self._payloads.message_count - unpacked_before >= READ_AHEAD_MESSAGES // 2:
                 break  # each session may unpack further blocks, which also contain messages of other sessions
             wanted += session.ready.to_read_ahead()
             self._sessions[session] = messages, size_bytes = session.ready.read_ahead

@@ -351,7 +351,8 @@ class Sessions:
         session.touch()
         payloads = self._queue.context.payloads
         if payloads.any_paged:
-            payloads.request([*session.ready.to_read_ahead(), *self._ahead.to_read()], turn)
+            before = payloads.message_count
+            payloads.request([*session.ready.to_read_ahead(), *self._ahead.to_read(before)], turn)
 
     def _withdraw(self, session: Session) -> None:
         """Do not offer a session to waiting receivers any more."""
