@@ -27,7 +27,7 @@ from tests.support.core_dialogue import (
     send,
 )
 from tests.support.packed_blocks import BLOCK_SIZE, COUNT, SENT, packed_count, queue_of, texts
-from tests.support.unfinished_work import has_unfinished_work
+from tests.support.unfinished_work import finish_work
 
 
 def packed(rows, section_rows: int):
@@ -159,8 +159,7 @@ def test_packed_messages_expire_after_a_restart():
         assert left == queue_of(later).count
         later.serve(Advance(1))
     later.serve(Advance(100_000))
-    while has_unfinished_work(later.namespace):
-        later.run(Advance(0))
+    finish_work(later)
     assert 0 == queue_of(later).count
     assert {} == later.commit().rows
 
@@ -177,8 +176,7 @@ def test_copies_are_packed_and_share_their_bodies_after_a_restart():
     later = restarted(before)
     assert all(packed_count(later, path) > 0 for path in paths)
     later.ask(DeleteEntity(CLIENT, 1, paths[0]))
-    while has_unfinished_work(later.namespace):
-        later.run(Advance(0))
+    finish_work(later)
     assert COUNT == len(later.commit().payloads)
     later.run(AttachSender(S, "t"), attach_receiver(R, paths[1]))
     later.serve(send("last"))

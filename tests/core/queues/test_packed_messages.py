@@ -42,7 +42,7 @@ from tests.support.core_dialogue import (
     send,
 )
 from tests.support.packed_blocks import BLOCK_SIZE, COUNT, SENT, packed_count, queue_of, texts
-from tests.support.unfinished_work import has_unfinished_work
+from tests.support.unfinished_work import finish_work, has_unfinished_work
 
 MIB = 1 << 20
 OTHER = NamedPeer("OTHER")
@@ -137,8 +137,7 @@ def test_packed_messages_go_with_their_entity():
     dialogue = new_dialogue()
     dialogue.serve(send(*SENT))
     dialogue.ask(DeleteEntity(CLIENT, 1, "q"))
-    while has_unfinished_work(dialogue.namespace):
-        dialogue.run(Advance(0))
+    finish_work(dialogue)
     assert {} == dialogue.commit().rows
     assert 0 == payloads_of(dialogue).message_count
 
@@ -188,12 +187,6 @@ EXPIRING = [
 ]
 
 
-def go_on(dialogue):
-    """Do all parts of what is overdue."""
-    while has_unfinished_work(dialogue.namespace):
-        dialogue.run(Advance(0))
-
-
 @pytest.mark.parametrize(("definition", "time_to_live_ms"), EXPIRING)
 @pytest.mark.parametrize("part_messages", [1, 100, 10_000])
 @pytest.mark.parametrize("late_ms", [0, 1_000_000])
@@ -213,14 +206,14 @@ def test_packed_messages_expire_each_at_its_time(
     sent_for_ms = 7 * -(-COUNT // 10)
     if late_ms:
         dialogue.serve(Advance(late_ms))
-        go_on(dialogue)
+        finish_work(dialogue)
     else:
         dialogue.serve(Advance(60_000 - sent_for_ms - 1))
-        go_on(dialogue)
+        finish_work(dialogue)
         assert COUNT == queue_of(dialogue).count
         for expired in range(10, COUNT + 10, 10):
             dialogue.serve(Advance(1 if expired == 10 else 7))
-            go_on(dialogue)
+            finish_work(dialogue)
             assert max(0, COUNT - expired) == queue_of(dialogue).count
     assert 0 == packed_count(dialogue)
     dead = queue_of(dialogue, "q/$DeadLetterQueue")
@@ -242,7 +235,7 @@ def test_packed_messages_and_others_expire_in_the_order_of_their_numbers(part_me
     assert packed_count(dialogue) > 0
     dialogue.namespace._context.backlog.part_messages = part_messages
     dialogue.serve(Advance(60_000))
-    go_on(dialogue)
+    finish_work(dialogue)
     dead = queue_of(dialogue, "q/$DeadLetterQueue")
     assert list(range(1, 2 * COUNT + 1)) == [
         one.enqueue_sequence_number for one in dead.index.walk()

@@ -29,7 +29,7 @@ from tests.support.core_dialogue import (
     send,
 )
 from tests.support.packed_blocks import BLOCK_SIZE, COUNT, SENT, packed_count, queue_of, texts
-from tests.support.unfinished_work import has_unfinished_work
+from tests.support.unfinished_work import finish_work
 
 SESSIONS = "abcdefgh"
 WITH_SESSIONS = QueueDefinition(requires_session=True)
@@ -60,11 +60,6 @@ def session_of(number: int) -> str:
 
 def texts_of(session: str) -> list[str]:
     return SENT[SESSIONS.index(session) :: len(SESSIONS)]
-
-
-def finish(dialogue: CoreDialogue) -> None:
-    while has_unfinished_work(dialogue.namespace):
-        dialogue.run(Advance(0))
 
 
 def receive_all(dialogue: CoreDialogue, session: str, peer: NamedPeer) -> list[str]:
@@ -173,7 +168,7 @@ def test_packed_messages_of_sessions_go_with_their_entity():
     dialogue = new_dialogue()
     assert texts_of("a") == receive_all(dialogue, "a", R)
     dialogue.ask(DeleteEntity(CLIENT, 1, "q"))
-    finish(dialogue)
+    finish_work(dialogue)
     assert {} == dialogue.commit().rows
     assert 0 == dialogue.namespace._context.payloads.message_count
 
@@ -198,7 +193,7 @@ def test_packed_messages_of_sessions_expire():
     )
     dialogue = new_dialogue(definition)
     dialogue.serve(Advance(60_000))
-    finish(dialogue)
+    finish_work(dialogue)
     assert (0, 0) == (queue_of(dialogue).count, packed_count(dialogue))
     dead = queue_of(dialogue, "q/$DeadLetterQueue").index.walk()
     assert list(range(1, COUNT + 1)) == [one.enqueue_sequence_number for one in dead]
@@ -218,7 +213,7 @@ def test_scheduled_messages_of_sessions_are_packed_until_they_are_due(is_restart
         pack_all(dialogue)
         assert packed_count(dialogue) > 0
     dialogue.serve(Advance(60_000))
-    finish(dialogue)
+    finish_work(dialogue)
     assert texts_of("g") == receive_all(dialogue, "g", R)
     check_invariants(dialogue.namespace)
 
