@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 READ_AHEAD_MESSAGES = 4_096
 READ_AHEAD_MAX_BYTES = 8 * 1024 * 1024
-UNPACKED_MAX = 64
+UNPACKED_MAX = 32
 """How many packed blocks are unpacked at once. In a queue with many sessions, a block may have only one message of the
 session that is read."""
 
