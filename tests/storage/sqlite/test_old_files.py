@@ -24,6 +24,7 @@ from tests.support.core_dialogue import CLIENT, CoreDialogue
 FOLDER = Path(__file__).parents[1] / "files"
 NEWEST = read_migrations(sql_folder("storage.sqlite") / "migrations")[-1].version
 OLD_FILES = sorted(FOLDER.glob("schema_*.sql"))
+TOPIC_ID = 3
 
 
 @pytest.fixture(params=OLD_FILES, ids=lambda path: path.stem)
@@ -51,6 +52,7 @@ def test_an_old_file_holds_what_a_new_one_would(opened, tmp_path):
     fresh = filled(tmp_path / "new.db")
     expected = everything(fresh)
     fresh.close()
+    del expected["sequence_numbers"][TOPIC_ID, 0]  # older brokers reserved no numbers of topics
     found = everything(opened)
     for content in (expected, found):
         snapshot_of(content)
